@@ -25,6 +25,8 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import
 
 PLANNER = "gpufleet.hosts.gpu_container"
 DRIVER_VOLUME = "gpufleet.hosts.nvidia_driver_volume"
+# The module's option for what only this plugin sets, and its keys. In this file, they are options of their own.
+_PRIVATE_OPTION = "x_private"
 _PRIVATE = ("_before", "_keep", "_phase", "_pulled", "_token", "_nvml_binding_path")
 # Keys of the engine module's result that are not part of this task's result.
 _INTERNAL_KEYS = ("invocation", "diff", "warnings", "deprecations", "container", "changed", "_ansible_parsed")
@@ -46,7 +48,9 @@ class ActionModule(NvmlAction):
     def run(self, tmp=None, task_vars=None):
         super(NvmlAction, self).run(tmp, task_vars)
         self._task_vars = task_vars
-        self._arguments = {key: value for key, value in self._task.args.items() if key not in _PRIVATE}
+        self._arguments = {
+            key: value for key, value in self._task.args.items() if key not in (_PRIVATE_OPTION, *_PRIVATE)
+        }
         self._warnings: list[str] = []
         self._changed = False
         try:
@@ -132,7 +136,7 @@ class ActionModule(NvmlAction):
     def _execute_plan(self, plan: dict[str, Any]) -> dict[str, Any]:
         assignment = plan["gpu_assignment"]
         self._warnings += assignment["warnings"]
-        outcome: dict[str, Any] = {"gpu_assignment": assignment}
+        outcome: dict[str, Any] = {"gpu_assignment": assignment, **(plan.get("rendered") or {})}
         try:
             if plan["driver_volume"]:
                 volume = self._call(DRIVER_VOLUME, plan["driver_volume"])
@@ -206,7 +210,10 @@ class ActionModule(NvmlAction):
         return result
 
     def _execute(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self._execute_module(module_name=module, module_args=dict(arguments), task_vars=self._task_vars)
+        given = dict(arguments)
+        if module == PLANNER:
+            given[_PRIVATE_OPTION] = {key: given.pop(key) for key in _PRIVATE if key in given}
+        return self._execute_module(module_name=module, module_args=given, task_vars=self._task_vars)
 
     @staticmethod
     def _checked(result: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,8 @@ module: gpu_container
 short_description: Run a container that can access exactly the GPUs assigned to it
 version_added: 0.1.0
 description:
-  - Runs a Docker or Podman container that can access the GPUs in O(gpus) and no others.
+  - Runs a Docker or Podman container that can access the GPUs in O(gpus) and no others. Most tasks set only O(name),
+    O(image), O(gpus) and the usual options of a container.
   - The container is recreated only if its GPUs, its image or its other options change.
   - The module selects the GPUs and the way to pass them to the container. M(community.docker.docker_container) or
     M(containers.podman.podman_container) then manages the container.
@@ -62,13 +63,19 @@ options:
       - V(stopped) stops an existing container and ignores the other options. This requires no driver. If the container
         does not exist, the module creates it with these options.
       - V(absent) removes the container. It requires no driver and no GPU.
+      - V(rendered) starts no container. It selects GPUs and returns RV(docker_args), RV(podman_args) and RV(compose),
+        with which you start the container yourself. It pulls a missing image, because the arguments depend on its
+        environment, and creates the driver volume if the arguments use it. The usual options of a container other than
+        O(env) are ignored.
+      - With V(rendered), nothing reserves the GPUs, so O(exclusive=true) is refused. An existing container O(name)
+        keeps its GPUs.
     type: str
-    choices: [started, present, stopped, absent]
+    choices: [started, present, stopped, absent, rendered]
     default: started
   engine:
     description:
       - Container engine. V(auto) selects the engine that already has a container of this name, else Docker if it is
-        available, else Podman.
+        available, else Podman. With O(state=rendered), V(auto) returns the arguments of each available engine.
     type: str
     choices: [auto, docker, podman]
     default: auto
@@ -86,14 +93,15 @@ options:
         string V("0") is rejected because it could mean no GPU or GPU 0.
       - An empty list is V(none). Duplicates are ignored. V(all), V(none) and UUIDs are not case-sensitive.
       - With a count, the module selects whole GPUs, or MIG devices with O(conditions.mig_profile). It prefers, in this
-        order, the GPUs of the container, healthy GPUs, GPUs that no other container uses, and GPUs that are close to
-        each other by NVLink, PCIe and NUMA node.
+        order, the GPUs of the container, healthy GPUs, GPUs that nothing else holds, and GPUs that are close to each
+        other by NVLink, PCIe and NUMA node.
       - With a count, the module never selects a GPU that is lost, requires a reset, has a pending recovery action or is
         in compute mode prohibited. It recreates a container that has such a GPU. RV(gpu_assignment.reason) names each
         skipped GPU.
       - With a count, the module selects a degraded GPU only if no healthy GPU is left. A warning names this GPU.
       - V(all) selects every GPU, and every MIG device of a GPU in MIG mode.
-      - V(all) and lists fail for a lost GPU. They include other unusable and degraded GPUs, with a warning for each.
+      - A list fails for an unusable GPU, with the reason. V(all) fails for a lost GPU, and includes other unusable GPUs
+        with a warning for each. Lists and V(all) include degraded GPUs with a warning, unless O(conditions.health=ok).
       - A GPU in MIG mode cannot be assigned as a whole.
       - If O(gpus) is not set, the container gets the GPUs that the image requests by its label
         C(com.nvidia.volumes.needed) or its environment variable C(NVIDIA_VISIBLE_DEVICES). An older CUDA image, with
@@ -116,21 +124,52 @@ options:
       mig_profile:
         description: MIG profile, for example V(1g.10gb). With a count, the module then selects MIG devices.
         type: str
+      memory_free_min_mib:
+        description:
+          - Minimum free memory in MiB. For a MIG device, this is the free memory of the MIG device.
+          - A running container keeps its GPUs, because it uses this memory itself.
+        type: int
+      health:
+        description:
+          - With V(ok), degraded GPUs are rejected. V(degraded) is the behavior without this option.
+          - A running container keeps a GPU that becomes degraded.
+        type: str
+        choices: [ok, degraded]
+      idle:
+        description:
+          - With V(true), GPUs with a process are rejected. Processes in containers and pods count, too.
+          - A running container keeps its GPUs.
+        type: bool
   exclusive:
     description:
-      - Use only GPUs that no other container holds. The module does not select these GPUs for other
-        containers whose O(gpus) is a count.
-      - All containers of Docker and Podman count, including those that other tools created. A container holds its GPUs
-        while it is running, paused or restarting. A stopped container holds its GPUs if its restart policy is
-        C(always), or if it was never started and its restart policy is C(unless-stopped).
-      - A privileged container holds only the GPUs that it requested.
+      - Use only GPUs that nothing else holds. The module does not select these GPUs for other containers whose O(gpus)
+        is a count.
+      - These hold GPUs, also if another tool created them - containers of Docker and Podman, containers of other
+        engines and of other users' rootless engines, pods of Kubernetes, and processes outside containers that use a
+        GPU.
+      - A container of Docker or Podman holds its GPUs while it is running, paused or restarting. A stopped container
+        holds its GPUs if its restart policy is C(always), or if it was never started and its restart policy is
+        C(unless-stopped).
+      - A privileged container holds only the GPUs that it requested or uses.
       - Concurrent runs on one host do not select the same GPU.
+      - This option requires root, see O(exclusive_scope). If root cannot see a possible holder either, a warning says
+        so.
       - The container has a label for exclusive use. Engines cannot change labels, so a change of this option recreates
         the container.
     type: bool
     default: false
+  exclusive_scope:
+    description:
+      - What counts as a holder of GPUs. V(host) counts everything on the host. O(exclusive=true) then requires root.
+      - V(user) counts only the containers of the engines that the user of the task can access. Other users, Kubernetes
+        and processes can use the GPUs at the same time.
+    type: str
+    choices: [host, user]
+    default: host
   exclusive_ignore:
-    description: Names of containers that do not count as holders, for example monitoring.
+    description:
+      - Names of containers and pods, and commands of processes, that do not count as holders, for example monitoring.
+      - They do not count for O(conditions.idle) either.
     type: list
     elements: str
     default: []
@@ -151,20 +190,72 @@ options:
     type: str
     choices: [auto, cdi, device_requests, runtime, volume]
     default: auto
+  libraries:
+    description:
+      - How a container with O(isolation=volume) finds the driver's libraries. Both values mount the driver volume at
+        C(/usr/local/nvidia).
+      - V(files) also mounts each library in the default directories of the dynamic loader, and each program in
+        C(/usr/bin). All processes find them, also those of C(su -), sudo and sshd, which have another environment.
+        C(LD_LIBRARY_PATH) and C(PATH) do not change.
+      - V(volume) appends the directories of the volume to C(LD_LIBRARY_PATH) and C(PATH). Only processes that inherit
+        these variables find the files. The container has one mount instead of many.
+      - If one of O(volumes) covers the default directories of the loader, V(files) uses C(LD_LIBRARY_PATH) as well, and
+        a warning says so.
+      - With other isolations, this option has no effect.
+    type: str
+    choices: [files, volume]
+    default: files
   capabilities:
     description:
       - Driver capabilities of the container. The default is C(NVIDIA_DRIVER_CAPABILITIES) of the image, else V(compute)
         and V(utility).
-      - With O(isolation=volume), V(graphics) and V(display) add C(/dev/nvidia-modeset) and the DRM nodes of the GPUs.
+      - With O(isolation=volume), V(graphics) and V(display) add C(/dev/nvidia-modeset), the DRM nodes of the GPUs, and
+        the files with which EGL, GBM, Vulkan and OptiX find the driver. With O(libraries=files), the libraries of
+        V(video), V(graphics), V(ngx) and V(compat32) are mounted only if the container has the capability.
+      - If the driver of the host lacks a part of graphics, or the CDI specification has no files for graphics, the
+        isolation is not available. If only the image requests graphics, the container gets none.
       - O(isolation=cdi) ignores this option, because the specification determines the capabilities.
       - If the container has other capabilities, it is recreated. Without this option, it keeps its capabilities.
     type: list
     elements: str
     choices: [compat32, compute, display, graphics, ngx, utility, video]
+  features:
+    description:
+      - Optional features of the driver that the container can use in addition to its GPUs. The task fails if the host
+        lacks one of them.
+      - V(gdrcopy) passes C(/dev/gdrdrv).
+      - V(gds) passes the nodes of GPUDirect Storage, C(/dev/nvidia-fs*), and mounts C(/run/udev) and
+        C(/etc/cufile.json) read-only.
+      - V(mps) mounts the directory of the host's MPS daemon, C(/tmp/nvidia-mps) or that in C(CUDA_MPS_PIPE_DIRECTORY)
+        in O(env). The container uses the IPC namespace of the host, unless O(ipc_mode) is set. MPS has one server per
+        user. The server does not count as a holder of GPUs.
+      - V(nvswitch) passes the nodes of the NVSwitches, for programs that monitor or manage them. CUDA and NCCL do not
+        need them.
+      - A container whose features change is recreated.
+    type: list
+    elements: str
+    choices: [gdrcopy, gds, mps, nvswitch]
+  imex_channels:
+    description:
+      - IMEX channels of the container, for memory that GPUs of several hosts share over NVLink. Programs usually use
+        channel V(0).
+      - The task fails if a channel does not exist. A container whose channels change is recreated.
+    type: list
+    elements: int
   driver_volume_path:
     description: Directory of driver volumes, as in M(gpufleet.hosts.nvidia_driver_volume).
     type: path
     default: /var/lib/gpufleet/volumes
+  driver_root:
+    description:
+      - Directory that contains the driver's user-space files if the driver is not installed in the host's own file
+        system, for example V(/run/nvidia/driver). The module also creates the driver volume from these files.
+      - The directory does not have to exist with O(state=absent) and O(state=stopped).
+    type: path
+  timeout:
+    description: Seconds to wait for a response from the driver. The value must be above 0 and at most 3600.
+    type: float
+    default: 10
   pull:
     description:
       - When to pull the image. The module pulls the image before it checks the image's requirements. Check mode never
@@ -279,24 +370,9 @@ options:
       - Without C(docker_host), the environment variable E(DOCKER_HOST) selects the Docker daemon.
     type: dict
     default: {}
-  _phase:
+  x_private:
     description: Private. Do not set.
-    type: str
-  _before:
-    description: Private. Do not set.
-    type: str
-  _keep:
-    description: Private. Do not set.
-    type: bool
-  _pulled:
-    description: Private. Do not set.
-    type: bool
-  _token:
-    description: Private. Do not set.
-    type: str
-  _nvml_binding_path:
-    description: Private. Do not set.
-    type: path
+    type: dict
 requirements:
   - Docker 19.03 or later with community.docker 4 or later, and the Python package requests on the host, or Podman 4 or
     later with containers.podman 1.16 or later
@@ -307,17 +383,22 @@ notes:
     creates or starts the container.
   - The image's requirements are the label C(com.nvidia.cuda.version) and the environment variables C(NVIDIA_REQUIRE_*).
     From CUDA 11 on, the module accepts an image that requires only a newer minor version of CUDA, with a warning.
-    With O(isolation=runtime) or O(isolation=device_requests), the task fails if the environment requires the newer
-    version, because NVIDIA's runtime would reject the container.
+    A condition with an unknown property is skipped with a warning.
+  - If the image meets its requirements only with its CUDA compatibility package, the module puts
+    C(/usr/local/cuda/compat) in front of C(LD_LIBRARY_PATH) for data-center GPUs, and refuses the image for others.
+  - With O(isolation=runtime) or O(isolation=device_requests), the task fails only if NVIDIA's software would reject the
+    container, that is in the mode legacy and with NVIDIA's hook. Otherwise unmet requirements are warnings.
   - The GPUs are reserved until the engine's module has finished. A reservation expires after five minutes plus the stop
     timeout of the container.
   - Run this module as root. Reservations of root are in C(/run/gpufleet). Reservations of other users are in
     C(gpufleet) in the user's runtime directory, or in C(/tmp/gpufleet-UID). Other users do not see each other's
-    reservations and Podman containers, so O(exclusive=true) gives a warning.
-  - The GPUs are those of the managed host, so C(docker_host) must select an engine on that host.
+    reservations and Podman containers, so O(exclusive=true) fails without O(exclusive_scope=user).
+  - The GPUs are those of the managed host. The task fails if C(docker_host) selects Docker on another host, or Docker
+    through TLS.
 author:
   - gpufleet maintainers (@gpufleet)
 seealso:
+  - module: gpufleet.hosts.gpu_container_info
   - module: gpufleet.hosts.nvidia_driver_volume
   - module: gpufleet.hosts.nvidia_cdi_spec
   - module: gpufleet.hosts.nvidia_gpu_facts
@@ -326,6 +407,24 @@ seealso:
 """
 
 EXAMPLES = r"""
+- name: Check PyTorch on one GPU
+  gpufleet.hosts.gpu_container:
+    name: torch
+    image: docker.io/pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime
+    command: [python, -c, "import torch; print(torch.cuda.get_device_name())"]
+    gpus: 1
+
+- name: Train on all GPUs in a Deep Learning Container of AWS
+  gpufleet.hosts.gpu_container:
+    name: train
+    image: public.ecr.aws/deep-learning-containers/pytorch-training:2.9.0-gpu-py312-cu130-ubuntu22.04-ec2
+    command: [torchrun, --standalone, --nproc-per-node=gpu, /src/train.py]
+    gpus: all
+    exclusive: true
+    shm_size: 16g
+    ulimits: ["memlock:-1:-1"]
+    volumes: ["/srv/train:/src:ro"]
+
 - name: Run a container with one GPU, by UUID
   gpufleet.hosts.gpu_container:
     name: notebook
@@ -359,6 +458,17 @@ EXAMPLES = r"""
     volumes: ["/srv/datasets:/data:ro", "/srv/checkpoints:/checkpoints"]
     restart_policy: unless-stopped
 
+- name: Run a container with a healthy GPU that no process uses and that has 60 GB of free memory
+  gpufleet.hosts.gpu_container:
+    name: evaluation
+    image: registry.example.com/evaluation:4
+    gpus: 1
+    conditions:
+      health: ok
+      idle: true
+      memory_free_min_mib: 60000
+    exclusive: true
+
 - name: Run a container with a MIG device, by GPU and MIG index
   gpufleet.hosts.gpu_container:
     name: inference
@@ -391,6 +501,20 @@ EXAMPLES = r"""
     command: [nvidia-smi, --loop=60]
     isolation: volume
     gpus: all
+
+- name: Select a GPU and get the arguments of docker and podman
+  gpufleet.hosts.gpu_container:
+    name: notebook
+    image: registry.example.com/jupyter:2026.11
+    gpus: 1
+    state: rendered
+  register: notebook
+
+- name: Start the container without this module
+  ansible.builtin.command:
+    argv: "{{ ['docker', 'run', '--detach', '--name=notebook'] + notebook.docker_args + [image] }}"
+  vars:
+    image: registry.example.com/jupyter:2026.11
 
 - name: Remove a container
   gpufleet.hosts.gpu_container:
@@ -454,13 +578,50 @@ gpu_assignment:
       sample: ["capabilities: compute, utility → compute, utility, video"]
     warnings:
       description:
-        - Warnings about options that bypass the isolation, events that can remove the access, and GPUs that are
-          degraded or unusable. Each warning begins with the container's name.
+        - Warnings about options that bypass the isolation, events that can remove the access, GPUs that are degraded
+          or unusable, and possible holders that are not visible. Each warning begins with the container's name.
         - The task also shows these warnings.
       type: list
       elements: str
       returned: always
       sample: ["container trainer: device /dev/nvidia0 gives access to GPUs in addition to gpus."]
+docker_args:
+  description:
+    - Arguments that give a container of C(docker run) or C(docker create) the selected GPUs, O(features) and
+      O(imex_channels). V(null) if Docker is not available or not requested, and in check mode if the image is missing.
+    - One argument can contain spaces or quotes. In a shell command, quote each argument.
+  returned: with O(state=rendered)
+  type: list
+  elements: str
+  sample:
+    - --volume=nvidia_driver_580.95.05:/usr/local/nvidia:ro
+    - --volume=/var/lib/gpufleet/volumes/nvidia_driver/580.95.05/lib64/libcuda.so.580.95.05:/usr/lib64/libcuda.so.1:ro
+    - --device=/dev/nvidiactl
+    - --device=/dev/nvidia-uvm
+    - --device=/dev/nvidia2
+podman_args:
+  description:
+    - The same for C(podman run) and C(podman create). The isolation can be another one than that of Docker.
+  returned: with O(state=rendered)
+  type: list
+  elements: str
+  sample: [--device=nvidia.com/gpu=GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61]
+compose:
+  description:
+    - A file for Docker Compose that gives the service O(name) the selected GPUs. It contains nothing else, so use it
+      beside your own file, which has the service under the same name.
+  returned: with O(state=rendered)
+  type: dict
+  sample:
+    services:
+      trainer:
+        deploy:
+          resources:
+            reservations:
+              devices:
+                - driver: cdi
+                  device_ids: [nvidia.com/gpu=GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61]
+                  capabilities: [gpu]
 driver_volume:
   description: The driver volume, as M(gpufleet.hosts.nvidia_driver_volume) returns it.
   returned: when the task created or repaired the driver volume
@@ -472,12 +633,18 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, start_failures
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import start_failures
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import FILES
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import RequirementError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import CAPABILITIES, IsolationError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
+    CAPABILITIES,
+    VOLUME,
+    IsolationError,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.options import OptionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner
@@ -496,12 +663,18 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import DOCKER_HOST, EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.features import FEATURES, FeatureError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import processes as host_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import binding as nvml_binding
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering.planner import RenderingPlanner
 
+# The keys of x_private.
+PRIVATE = ("_before", "_keep", "_phase", "_pulled", "_token", "_nvml_binding_path")
+_STATES = ["started", "present", "stopped", "absent", "rendered"]
 _FAILURES = (
     EngineError,
+    FeatureError,
     IsolationError,
     OptionError,
     PlanError,
@@ -514,6 +687,7 @@ _FAILURES = (
 def main() -> None:
     """Run the phase that the action plugin requests."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    module.params.update({**dict.fromkeys(PRIVATE), **(module.params.pop("x_private") or {})})
     phase = module.params["_phase"]
     try:
         if phase == "plan":
@@ -531,12 +705,12 @@ def main() -> None:
 
 
 def argument_spec() -> dict:
-    """Return the options. Only the action plugin sets those that begin with an underscore."""
+    """Return the options."""
     strings = {"type": "list", "elements": "str"}
     return {
         "name": {"type": "str", "required": True},
         "image": {"type": "str"},
-        "state": {"type": "str", "choices": ["started", "present", "stopped", "absent"], "default": "started"},
+        "state": {"type": "str", "choices": _STATES, "default": "started"},
         "engine": {"type": "str", "choices": ["auto", "docker", "podman"], "default": "auto"},
         "accelerator": {"type": "str", "choices": ["nvidia"], "default": "nvidia"},
         "gpus": {"type": "raw"},
@@ -547,17 +721,26 @@ def argument_spec() -> dict:
                 "model": {"type": "str"},
                 "numa_node": {"type": "int"},
                 "mig_profile": {"type": "str"},
+                "memory_free_min_mib": {"type": "int"},
+                "health": {"type": "str", "choices": ["ok", "degraded"]},
+                "idle": {"type": "bool"},
             },
         },
         "exclusive": {"type": "bool", "default": False},
         "exclusive_ignore": {**strings, "default": []},
+        "exclusive_scope": {"type": "str", "choices": ["host", "user"], "default": "host"},
         "isolation": {
             "type": "str",
             "choices": ["auto", "cdi", "device_requests", "runtime", "volume"],
             "default": "auto",
         },
+        "libraries": {"type": "str", "choices": [FILES, VOLUME], "default": FILES},
         "capabilities": {**strings, "choices": list(CAPABILITIES)},
+        "features": {**strings, "choices": list(FEATURES)},
+        "imex_channels": {"type": "list", "elements": "int"},
         "driver_volume_path": {"type": "path", "default": owned.VOLUMES},
+        "driver_root": {"type": "path"},
+        "timeout": {"type": "float", "default": 10},
         "pull": {"type": "str", "choices": ["missing", "always", "never"], "default": "missing"},
         "command": {"type": "raw"},
         "entrypoint": strings,
@@ -587,13 +770,8 @@ def argument_spec() -> dict:
         "recreate": {"type": "bool", "default": False},
         "restart": {"type": "bool", "default": False},
         "engine_options": {"type": "dict", "default": {}},
-        # Set by the action plugin.
-        "_phase": {"type": "str"},
-        "_before": {"type": "str"},
-        "_keep": {"type": "bool"},
-        "_pulled": {"type": "bool"},
-        "_token": {"type": "str", "no_log": False},
-        "_nvml_binding_path": {"type": "path"},
+        # Set by the action plugin. ansible-doc sorts options, so the name puts this one after those for users.
+        "x_private": {"type": "dict"},
     }
 
 
@@ -620,8 +798,13 @@ def _clear(module: AnsibleModule) -> dict:
 def _engines(module: AnsibleModule) -> dict:
     options = module.params["engine_options"] or {}
     podman = str(options.get("executable") or "podman")
+    host = container_options.docker_host(options, os.environ)
+    remote = engine_choice.remote_docker(host, options, os.environ)
+    if remote and module.params["engine"] != "podman":
+        raise EngineError(remote)
     return {
-        "docker": _docker(container_options.docker_host(options, os.environ), module.check_mode),
+        # For Podman, the containers of this host's Docker count as holders.
+        "docker": _docker(None if remote else host, module.check_mode),
         "podman": _podman(module, podman),
     }
 
@@ -630,14 +813,23 @@ def _plan(module: AnsibleModule) -> dict:
     params = module.params
 
     binding = _binding(params["_nvml_binding_path"], module.check_mode)
+    timeout, driver_root = params["timeout"], params["driver_root"]
+    fault = base_options.timeout_fault(timeout)
+    if fault:
+        raise OptionError(fault)
 
     def gather(subsets: frozenset) -> dict:
-        return facts_gather.gather(subsets, run=module.run_command, binding_path=binding)["facts"]
+        fault = base_options.driver_root_fault(driver_root)
+        if fault:
+            raise SelectionError(fault)
+        return facts_gather.gather(
+            subsets, run=module.run_command, timeout=timeout, binding_path=binding, driver_root=driver_root
+        )["facts"]
 
-    planner = Planner(
+    planner = (RenderingPlanner if params["state"] == "rendered" else Planner)(
         params,
         _engines(module),
-        Nvidia(gather),
+        Nvidia(gather, driver_root=driver_root or "/"),
         _reservations(),
         check_mode=module.check_mode,
         root_user=is_root(),

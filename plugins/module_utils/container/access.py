@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
@@ -20,16 +21,19 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
     RUNTIME,
     VOLUME,
     Host,
+    IsolationError,
     cdi_device,
-    mig_keys,
-    mig_minors,
     runtime_name,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
-from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_volume
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes as nvidia_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, driver_volume, file_mounts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.graphics import CAPABILITIES as GRAPHICS
 
 _NODES_MAJOR = 195
 _CONTROL_MINORS = {255: "/dev/nvidiactl", 254: "/dev/nvidia-modeset"}
+# Values of the option `libraries`. The other one is VOLUME.
+FILES = "files"
 # Nodes that a container gets if they exist but does not require.
 OPTIONAL_NODES = frozenset({"/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"})
 
@@ -45,10 +49,29 @@ class Access:
     request_capabilities: tuple[str, ...] = ()
     runtime: str | None = None
     volumes: tuple[str, ...] = ()
+    # Mounts of single files of the driver volume, in addition to `volumes`.
+    file_mounts: tuple[str, ...] = ()
     driver_volume: str | None = None
     # Whether the loader finds the driver's libraries only through LD_LIBRARY_PATH.
     needs_library_path: bool = False
+    # Whether the libraries of the image's CUDA compatibility package must come first.
+    needs_compat: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """How a container with isolation=volume gets the driver's libraries."""
+
+    # The option `libraries`: FILES or VOLUME.
+    mode: str
+    # The directory of the driver volume on the host.
+    directory: str
+    # The volumes of the user, as written.
+    user_volumes: tuple[str, ...] = ()
+    # Whether an existing volume has all files that the container needs.
+    is_complete: bool = True
 
 
 def access(
@@ -59,10 +82,12 @@ def access(
     capabilities: Sequence[str] | None,
     *,
     env: Mapping[str, str],
+    libraries: Libraries,
 ) -> Access:
     """Return the options that give access to the units.
 
-    Without `capabilities`, the image decides. `env` combines the environments of the image and the user.
+    Without `capabilities`, the image decides. `env` combines the environments of the image and the user. Only isolation
+    `volume` uses `libraries`.
     """
     # Indexes can change at a reboot. Sorting by UUID prevents a needless recreation.
     units = sorted(units, key=lambda unit: unit.uuid)
@@ -71,20 +96,30 @@ def access(
         return Access(
             isolation=CDI,
             cdi_devices=tuple(device.qualified for device in devices if device is not None),
-            # Environment variables from a specification do not reach processes that `exec` starts.
-            needs_library_path=any(
-                device is not None and driver_volume.MOUNT_POINT in device.mounted_at for device in devices
-            ),
             env=_disable_nvidia_runtime(env),
         )
     if name == VOLUME:
+        capabilities = capabilities or DEFAULT_CAPABILITIES
+        devices = device_nodes(host, units, capabilities)
+        mounts, covering = _file_mounts(host, libraries, capabilities)
+        has_drm = any(node.startswith("/dev/dri/") for node in devices)
+        links = nvidia_nodes.DRM_LINKS
         return Access(
             isolation=VOLUME,
-            devices=tuple(device_nodes(host, units, capabilities or DEFAULT_CAPABILITIES)),
-            volumes=(driver_volume.mount_spec(host.driver_version or ""),),
+            devices=tuple(devices),
+            volumes=(
+                driver_volume.mount_spec(host.driver_version or ""),
+                *([f"{links}:{links}:ro"] if has_drm and host.has(links) else []),
+            ),
+            file_mounts=tuple(mount.option() for mount in mounts),
             driver_volume=driver_volume.volume_name(host.driver_version or ""),
-            needs_library_path=True,
+            needs_library_path=libraries.mode == VOLUME or bool(covering),
             env=_disable_nvidia_runtime(env),
+            warnings=tuple(
+                f"volume {volume} covers directories in which the driver's libraries would be mounted. Only processes "
+                "with the container's LD_LIBRARY_PATH find them: not those of `su -`, sudo and sshd."
+                for volume in covering
+            ),
         )
     uuids = tuple(unit.uuid for unit in units)
     if name == RUNTIME:
@@ -108,14 +143,20 @@ def device_nodes(host: Host, units: Sequence[Unit], capabilities: Sequence[str])
     if "graphics" in capabilities or "display" in capabilities:
         nodes.append("/dev/nvidia-modeset")
     nodes = [node for node in nodes if host.has(node)]
-    nodes += [f"/dev/nvidia{unit.gpu.minor}" for unit in units]
-    minors = mig_minors(host)
+    nodes += [nvidia_nodes.gpu_node(unit.gpu.minor) for unit in units if unit.gpu.minor is not None]
+    minors = nvidia_nodes.mig_minors(host.root)
     for unit in units:
         if unit.is_mig:
-            nodes += [f"/dev/nvidia-caps/nvidia-cap{minors[key]}" for key in mig_keys(unit) if key in minors]
-        elif "graphics" in capabilities or "display" in capabilities:
-            nodes += _drm_nodes(host, unit)
+            nodes += [nvidia_nodes.capability_node(minors[key]) for key in unit.mig_keys if key in minors]
+        if needs_drm_nodes(unit, capabilities):
+            nodes += nvidia_nodes.drm_nodes(unit.gpu.pci_bus_id, host.root)
     return list(dict.fromkeys(nodes))
+
+
+def needs_drm_nodes(unit: Unit, capabilities: Sequence[str]) -> bool:
+    """Return whether a container with the capabilities gets the DRM nodes of the unit's GPU."""
+    has_graphics = not unit.is_mig or nvidia_nodes.has_graphics(unit.profile)
+    return has_graphics and ("graphics" in capabilities or "display" in capabilities)
 
 
 def canonical_nodes(host: Host, path: str) -> list[str]:
@@ -135,25 +176,61 @@ def canonical_nodes(host: Host, path: str) -> list[str]:
             return [path]
         major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
     if major == _NODES_MAJOR:
-        return [_CONTROL_MINORS.get(minor) or f"/dev/nvidia{minor}"]
+        return [_CONTROL_MINORS.get(minor) or nvidia_nodes.gpu_node(minor)]
     capabilities = re.search(r"^\s*(\d+)\s+nvidia-caps$", host.read("/proc/devices"), re.MULTILINE)
     if capabilities and major == int(capabilities.group(1)):
-        return [f"/dev/nvidia-caps/nvidia-cap{minor}"]
+        return [nvidia_nodes.capability_node(minor)]
     return [path]
+
+
+def _file_mounts(
+    host: Host, libraries: Libraries, capabilities: Collection[str]
+) -> tuple[list[file_mounts.FileMount], list[str]]:
+    """Return the mounts of the driver's files, and the volumes of the user that cover some of their directories.
+
+    The engine would create a missing file in the user's volume, or fail if that volume is read-only.
+    """
+    if libraries.mode == VOLUME and not {*GRAPHICS} & {*capabilities}:
+        return [], []
+    targets = {_target(volume): volume for volume in libraries.user_volumes}
+    mounts, covering = [], []
+    files = file_mounts.files_for(_files(host, libraries), capabilities)
+    # LD_LIBRARY_PATH is only for libraries.
+    mounts_of = file_mounts.configuration_mounts if libraries.mode == VOLUME else file_mounts.mounts_of
+    for mount in mounts_of(files, driver_files.normal_machine(platform.machine())):
+        parents = [target for target in targets if (mount.target + "/").startswith(target.rstrip("/") + "/")]
+        covering += [targets[target] for target in parents if target != mount.target]
+        mounts += [] if parents else [mount]
+    return mounts, list(dict.fromkeys(covering))
+
+
+def _files(host: Host, libraries: Libraries) -> list[driver_files.DriverFile]:
+    """Return the files of the driver volume, which may not exist or not be complete yet."""
+    version, directory = host.driver_version or "", libraries.directory
+    found = file_mounts.files_of_volume(directory, host.root)
+    core = {f"{base}.so.{version}" for base in driver_files.CORE_LIBRARIES}
+    if libraries.is_complete and any(file.name in core for file in found):
+        return found
+    try:
+        files = driver_files.find(
+            version,
+            platform.machine(),
+            host.path(host.driver_root),
+            search_path=os.environ.get("PATH", "").split(":") if host.driver_root == "/" else (),
+            ignore=[host.path(directory)],
+        )
+    except driver_files.DriverFilesError as error:
+        raise IsolationError(f"The driver volume cannot be created: {error}") from error
+    return file_mounts.as_in_volume(files, directory)
+
+
+def _target(volume: str) -> str:
+    """Return the path in the container of a volume `source:target:options` or `target`."""
+    parts = volume.split(":")
+    return parts[1] if len(parts) > 1 and parts[1].startswith("/") else parts[0]
 
 
 def _disable_nvidia_runtime(env: Mapping[str, str]) -> dict[str, str]:
     """Prevent NVIDIA's runtime, if it is the default runtime, from adding the GPUs that the environment requests."""
     requests_gpus = env.get("NVIDIA_VISIBLE_DEVICES") not in (None, "", "void") or env.get("CUDA_VERSION")
     return {"NVIDIA_VISIBLE_DEVICES": "void"} if requests_gpus else {}
-
-
-def _drm_nodes(host: Host, unit: Unit) -> list[str]:
-    directory = host.path(f"/sys/bus/pci/devices/{unit.gpu.pci_bus_id}/drm")
-    try:
-        names = sorted(os.listdir(directory))
-    except OSError:
-        return []
-    return [
-        f"/dev/dri/{name}" for name in names if re.match(r"^(card|renderD)\d+$", name) and host.has(f"/dev/dri/{name}")
-    ]

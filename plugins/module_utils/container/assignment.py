@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
@@ -27,7 +28,22 @@ class Assignment:
     access: Access = field(default_factory=Access)
     capabilities: list[str] | None = None
     exclusive: bool = False
+    # The optional features and IMEX channels, as in the label.
+    features: str = ""
     warnings: list[str] = field(default_factory=list)
+
+    def labels(self) -> dict[str, str]:
+        """Return the labels that this module sets."""
+        found = {inspection.LABEL_FEATURES: self.features} if self.features else {}
+        if not self.units:
+            return found
+        found[inspection.LABEL_GPUS] = ",".join(sorted(self.uuids))
+        found[inspection.LABEL_ISOLATION] = self.isolation
+        if self.capabilities is not None:
+            found[inspection.LABEL_CAPABILITIES] = ",".join(sorted(self.capabilities))
+        if self.exclusive:
+            found[inspection.LABEL_EXCLUSIVE] = "true"
+        return found
 
     @property
     def uuids(self) -> list[str]:

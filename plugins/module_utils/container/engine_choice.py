@@ -1,14 +1,75 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Choose the container engine."""
+"""Choose the container engine, and refuse a Docker on another host."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
+
+_TLS_OPTIONS = ("tls", "validate_certs", "tls_verify")
+_TLS_VARIABLES = ("DOCKER_TLS", "DOCKER_TLS_VERIFY")
+_TRUE = ("1", "on", "t", "true", "y", "yes")
+
+
+def is_local_address(name: str) -> bool:
+    """Return whether a host name or an address belongs to this host. A name that does not resolve counts as local.
+
+    Only an address of this host can be bound. With the sysctl ip_nonlocal_bind, every address seems to be local.
+    """
+    try:
+        found = socket.getaddrinfo(name, 0, type=socket.SOCK_DGRAM)
+    except (OSError, UnicodeError):
+        return True
+    for family, kind, protocol, _name, address in found:
+        with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as probe:
+            probe.bind(address)
+            return True
+    return False
+
+
+def remote_docker(
+    host: str | None,
+    options: Mapping[str, Any],
+    environment: Mapping[str, str],
+    is_local: Callable[[str], bool] = is_local_address,
+) -> str | None:
+    """Return why the module cannot use the Docker at `host`, or None if it can.
+
+    The module reads the GPUs of the host that it runs on. Docker on another host would get the GPUs of the wrong host.
+    """
+    parts = urlsplit(host or "")
+    if parts.scheme not in ("ssh", "tcp", "http", "https"):
+        return None
+    by_option = any(options.get(name) for name in ("docker_host", "docker_url"))
+    tls = parts.scheme == "https" or any(
+        str(value).lower() in _TRUE
+        for value in (
+            *(options.get(name) for name in _TLS_OPTIONS),
+            *(environment.get(name) for name in _TLS_VARIABLES),
+        )
+    )
+    where = f"{'docker_host' if by_option else 'The environment variable DOCKER_HOST'}={host}"
+    if parts.scheme == "ssh" or not is_local(parts.hostname or ""):
+        name = parts.hostname or "that host"
+        return (
+            f"{where} selects Docker on another host, but this module assigns the GPUs of the host that the task runs "
+            f"on. Remove {'docker_host' if by_option else 'DOCKER_HOST'}, and run the task on {name}: add it to the "
+            "inventory, or set delegate_to."
+        )
+    if tls:
+        return (
+            f"{where} uses TLS, through which this module cannot read Docker's containers. Use Docker's socket "
+            "instead, for example unix:///var/run/docker.sock."
+        )
+    return None
 
 
 def choose_engine(requested: str, engines: Mapping[str, Docker | Podman], name: str) -> Docker | Podman:

@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignmen
     describe_unit,
     driver_capabilities,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import COMPAT_DIRECTORY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import AssignedGpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
     CDI,
@@ -48,6 +49,10 @@ class ExistingContainer:
     @property
     def identifier(self) -> str | None:
         return self._inspected.get("Id")
+
+    @property
+    def is_running(self) -> bool:
+        return self.exists and inspection.is_running(self._inspected)
 
     @property
     def stop_timeout(self) -> Any:
@@ -119,6 +124,10 @@ class ExistingContainer:
         if self._engine.name == "podman" and image is not None and not self.uses_image(image):
             # Podman's module compares only the name of the image.
             reasons.append(f"image: {_short_id(self._inspected.get('Image'))} → {_short_id(image.id)}")
+        features = inspection.labels_of(self._inspected).get(inspection.LABEL_FEATURES, "")
+        if features != assignment.features:
+            # The engine's module does not remove the device nodes of a feature.
+            reasons.append(f"features: {features or 'none'} → {assignment.features or 'none'}")
         removed, added = assigned.uuids - set(assignment.uuids), set(assignment.uuids) - assigned.uuids
         inventory = self._accelerator.inventory
         reasons += [f"GPU removed: {describe_unit(uuid, inventory)}" for uuid in sorted(removed)]
@@ -133,11 +142,10 @@ class ExistingContainer:
         capabilities = self._capabilities(assignment.isolation)
         if None not in (capabilities, assignment.capabilities) and set(capabilities) != set(assignment.capabilities):
             reasons.append(f"capabilities: {_join(capabilities)} → {_join(assignment.capabilities)}")
-        reasons += [
-            f"driver volume: {mount} is not mounted"
-            for mount in assignment.access.volumes
-            if not inspection.has_mount(self._inspected, mount)
-        ]
+        reasons += self._missing_mounts(assignment.access)
+        if not assignment.access.needs_compat and self._has_our_compat(image):
+            # Docker's module ignores variables that are no longer requested.
+            reasons.append(f"{container_options.LIBRARY_PATH}: {COMPAT_DIRECTORY} is no longer required")
         if requested_nodes:
             reasons += self._node_differences(requested_nodes, extra_devices)
         return reasons
@@ -151,18 +159,34 @@ class ExistingContainer:
             inspection.gpu_devices_as_written(self._inspected, self._accelerator.nodes, self._user_devices())
         )
         if access.isolation == CDI:
-            ours = inspection.LABEL_ISOLATION in inspection.labels_of(self._inspected)
-            return replace(
-                access,
-                cdi_devices=devices if self._engine.name == "podman" else access.cdi_devices,
-                # LD_LIBRARY_PATH only helps processes that `exec` starts. Do not recreate a container of another tool
-                # for this variable.
-                needs_library_path=access.needs_library_path and ours,
-            )
+            return replace(access, cdi_devices=devices if self._engine.name == "podman" else access.cdi_devices)
+        if access.isolation == VOLUME and self._is_from_other_tool():
+            # The other tool has its own way to make the loader find the libraries of the volume.
+            access = replace(access, file_mounts=(), needs_library_path=False)
+        elif access.isolation == VOLUME:
+            # A container without the option `capabilities` keeps the files of its earlier capabilities.
+            access = replace(access, file_mounts=inspection.kept_files(self._inspected, access.file_mounts))
         if access.isolation == RUNTIME:
             env = environment((self._inspected.get("Config") or {}).get("Env"))
             return replace(access, env={name: env.get(name) or value for name, value in access.env.items()})
         return replace(access, devices=devices) if access.devices else access
+
+    def _has_our_compat(self, image: Image | None) -> bool:
+        """Return whether this module put the CUDA compatibility package into the container's LD_LIBRARY_PATH."""
+        name = container_options.LIBRARY_PATH
+        present = environment((self._inspected.get("Config") or {}).get("Env")).get(name, "").split(":")
+        given = {**(image.env if image else {}), **(self._user_options.get("env") or {})}.get(name, "").split(":")
+        return not self._is_from_other_tool() and COMPAT_DIRECTORY in present and COMPAT_DIRECTORY not in given
+
+    def _missing_mounts(self, access: Access) -> list[str]:
+        volumes = [mount for mount in access.volumes if not inspection.has_mount(self._inspected, mount)]
+        if volumes or self._is_from_other_tool():
+            return [f"driver volume: {mount} is not mounted" for mount in volumes]
+        files = inspection.missing_files(self._inspected, access.file_mounts)
+        return [f"driver volume: {len(files)} of its files are not mounted, such as {files[0]}"] if files else []
+
+    def _is_from_other_tool(self) -> bool:
+        return inspection.LABEL_ISOLATION not in inspection.labels_of(self._inspected)
 
     def _assigned_gpus(self, exclude: set[str] | None = None) -> AssignedGpus:
         return self._accelerator.assigned_gpus(self._inspected, self._engine.state(), exclude or ())

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import health as nvml_health
 
 _PCI = re.compile(
@@ -19,8 +20,18 @@ _PCI = re.compile(
 
 
 @dataclass(frozen=True)
+class GpuProcess:
+    """A process that uses a GPU, as NVML lists it. `gi` and `ci` name its MIG device."""
+
+    pid: int
+    name: str = ""
+    gi: int | None = None
+    ci: int | None = None
+
+
+@dataclass(frozen=True)
 class Gpu:
-    """One GPU of the host."""
+    """One GPU of the host. `processes` is None if they were not read or if the driver does not list them."""
 
     index: int
     minor: int | None
@@ -28,6 +39,7 @@ class Gpu:
     name: str = ""
     pci_bus_id: str | None = None
     memory_total_mib: int | None = None
+    memory_free_mib: int | None = None
     numa_node: int | None = None
     compute_capability: str | None = None
     brand: str | None = None
@@ -36,6 +48,7 @@ class Gpu:
     health_reasons: tuple[str, ...] = ()
     compute_mode: str | None = None
     recovery_action: str | None = None
+    processes: tuple[GpuProcess, ...] | None = None
 
     @property
     def lost(self) -> bool:
@@ -74,6 +87,7 @@ class Unit:
     ci: int | None = None
     profile: str | None = None
     memory_total_mib: int | None = None
+    memory_free_mib: int | None = None
 
     @property
     def is_mig(self) -> bool:
@@ -83,6 +97,15 @@ class Unit:
     def index(self) -> str:
         """Return the index that nvidia-smi and the toolkit use: "2", or "2:0" for a MIG device."""
         return f"{self.gpu.index}:{self.mig_index}" if self.is_mig else str(self.gpu.index)
+
+    @property
+    def mig_keys(self) -> tuple[str, str]:
+        """Return the names of the capability nodes of a MIG device in the driver's list of minor numbers."""
+        return device_nodes.mig_keys(self.gpu.minor, self.gi, self.ci)
+
+    def runs(self, process: GpuProcess) -> bool:
+        """Return whether a process of the GPU uses this unit."""
+        return not self.is_mig or process.gi is None or (process.gi, process.ci) == (self.gi, self.ci)
 
     @property
     def order(self) -> tuple[int, int]:
@@ -104,6 +127,23 @@ class Inventory:
 
     def mig_devices(self, gpu: Gpu) -> list[Unit]:
         return [unit for unit in self.units if unit.is_mig and unit.gpu.uuid == gpu.uuid]
+
+    def named(self, name: str) -> list[Unit]:
+        """Return the units with a UUID or an index, or the MIG devices of the GPU with this UUID or index."""
+        return [
+            unit for unit in self.units if name in (unit.uuid, unit.index, unit.gpu.uuid) or name == str(unit.gpu.index)
+        ]
+
+    def by_nodes(
+        self, minors: Collection[int], capability_minors: Collection[int], mig_minors: Mapping[str, int]
+    ) -> list[Unit]:
+        """Return the units to which device nodes give access. `mig_minors` are those of all capability nodes."""
+        return [
+            unit
+            for unit in self.units
+            if unit.gpu.minor in minors
+            and (not unit.is_mig or all(mig_minors.get(key) in capability_minors for key in unit.mig_keys))
+        ]
 
     def describe(self, with_numa: bool = False) -> str:
         """Describe all GPUs for an error message."""
@@ -140,6 +180,7 @@ def inventory_from_facts(gpus: Sequence[Mapping[str, Any]]) -> Inventory:
             name=item.get("name") or "",
             pci_bus_id=item.get("pci_bus_id"),
             memory_total_mib=item.get("memory_total_mib"),
+            memory_free_mib=item.get("memory_free_mib"),
             numa_node=item.get("numa_node"),
             compute_capability=item.get("compute_capability"),
             brand=item.get("brand"),
@@ -148,6 +189,7 @@ def inventory_from_facts(gpus: Sequence[Mapping[str, Any]]) -> Inventory:
             health_reasons=tuple(health.get("reasons") or ()),
             compute_mode=item.get("compute_mode"),
             recovery_action=item.get("recovery_action"),
+            processes=_processes(item.get("processes")),
         )
         found.append(gpu)
         if not gpu.mig_enabled:
@@ -162,6 +204,7 @@ def inventory_from_facts(gpus: Sequence[Mapping[str, Any]]) -> Inventory:
                 ci=device.get("ci"),
                 profile=device.get("profile"),
                 memory_total_mib=device.get("memory_total_mib"),
+                memory_free_mib=device.get("memory_free_mib"),
             )
             for device in mig.get("devices") or ()
             if device.get("uuid")
@@ -181,6 +224,16 @@ def same_pci_address(first: str | None, second: str) -> bool:
     """Return whether two notations name the same PCI address."""
     address = parse_pci_address(second)
     return first is not None and address is not None and parse_pci_address(first) == address
+
+
+def _processes(listed: Sequence[Mapping[str, Any]] | None) -> tuple[GpuProcess, ...] | None:
+    if listed is None:
+        return None
+    return tuple(
+        GpuProcess(pid=one["pid"], name=one.get("name") or "", gi=one.get("gi"), ci=one.get("ci"))
+        for one in listed
+        if one.get("pid") is not None
+    )
 
 
 def _format_memory(memory: int | None) -> str | None:

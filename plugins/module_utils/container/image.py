@@ -13,11 +13,32 @@ LABEL_VOLUMES = "com.nvidia.volumes.needed"
 LABEL_CUDA = "com.nvidia.cuda.version"
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
-_TERM = re.compile(r"^([a-z_]+)\s*(>=|<=|!=|=|<|>)\s*([^\s<>=!]+)$")
+_TERM = re.compile(r"^([A-Za-z0-9_.-]+)\s*(>=|<=|!=|=|<|>)\s*([^\s<>=!]+)$")
 _DISABLE_HINT = "set NVIDIA_DISABLE_REQUIRE: 'true' in env"
 _VERSIONS = ("cuda", "driver", "arch")
 # From this major version on, a program runs on every driver that supports the same major version of CUDA.
 _MINOR_COMPATIBLE_SINCE = 11
+
+
+# Whose rules count: those of this module; those of NVIDIA's hook (libnvidia-container), which reads only the
+# environment; or none, because NVIDIA's runtime checks nothing in its modes cdi and jit-cdi (NVIDIA/
+# nvidia-container-toolkit at d34b304: only internal/modifier/csv.go checks requirements, and the hook's --require).
+MODULE, HOOK, NOBODY = "module", "hook", "nobody"
+# The directory of the CUDA compatibility package in an image.
+COMPAT_DIRECTORY = "/usr/local/cuda/compat"
+# NVIDIA supports the package on data-center GPUs: docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html.
+# It also names selected RTX cards, which NVML does not tell from others.
+DATA_CENTER_BRANDS = ("nvidia", "tesla")
+# Brands of nvidia_gpu_facts that images name differently. Other brands only lose their underscore.
+_IMAGE_BRANDS = {
+    "nvidia_cloud_gaming": "cloudgaming",
+    "nvidia_vapps": "vapps",
+    "nvidia_vcs": "vcs",
+    "nvidia_vpc": "vpc",
+    "nvidia_vws": "vws",
+}
+# A property, an operator and a value.
+Term = tuple[str, str, str]
 
 
 class RequirementError(Exception):
@@ -31,6 +52,20 @@ class Support:
     cuda: str | None
     driver: str | None
     gpus: Sequence[Mapping[str, str | None]] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result of a check that found no reason to refuse the image."""
+
+    warnings: tuple[str, ...] = ()
+    # Whether the container requires the libraries of the image's CUDA compatibility package.
+    needs_compat: bool = False
+
+
+def image_brand(brand: str | None) -> str | None:
+    """Return the name that images use for a brand of nvidia_gpu_facts."""
+    return _IMAGE_BRANDS.get(brand or "", (brand or "").replace("_", "")) or None
 
 
 def requested_gpus(labels: Mapping[str, str], env: Mapping[str, str]) -> tuple[str, str] | None:
@@ -48,22 +83,40 @@ def requested_gpus(labels: Mapping[str, str], env: Mapping[str, str]) -> tuple[s
 
 
 def check_requirements(
-    labels: Mapping[str, str], env: Mapping[str, str], support: Support, enforced: bool = False
-) -> list[str]:
-    """Check an image's requirements and return warnings.
+    labels: Mapping[str, str], env: Mapping[str, str], support: Support, checker: str = MODULE
+) -> Verdict:
+    """Check an image's requirements. Raise RequirementError if the container must not be created.
 
-    `env` combines the environments of the image and the user. With `enforced`, the runtime checks the requirements
-    itself and does not accept minor-version compatibility.
+    `env` combines the environments of the image and the user. `checker` says whose rules count.
     """
     if env.get("NVIDIA_DISABLE_REQUIRE", "") in _TRUE:
-        return []
-    warnings = []
-    label = labels.get(LABEL_CUDA)
-    if label and support.cuda:
-        warnings += _check_label(label, support.cuda)
+        return Verdict()
+    if checker != NOBODY:
+        return _check(labels, env, support, exact=checker == HOOK)
+    try:
+        return _check(labels, env, support, exact=False)
+    except RequirementError as error:
+        return Verdict((f"{error} NVIDIA's runtime does not check this requirement and starts the container.",))
+
+
+def _check(labels: Mapping[str, str], env: Mapping[str, str], support: Support, *, exact: bool) -> Verdict:
+    """Check all requirements. With `exact`, minor-version compatibility is no reason to accept an image."""
+    warnings: list[str] = []
+    needs_compat = False
     for name, expression in sorted(_requirements(env).items()):
-        warnings += _check_expression(name, expression, support, enforced)
-    return warnings
+        verdict = _check_expression(name, expression, support, exact)
+        warnings += verdict.warnings
+        needs_compat |= verdict.needs_compat
+    label = labels.get(LABEL_CUDA)
+    if label and support.cuda and not needs_compat:
+        try:
+            warnings += _check_label(label, support.cuda)
+        except RequirementError as error:
+            if not exact:
+                raise
+            # NVIDIA's hook does not read the label.
+            warnings.append(str(error))
+    return Verdict(tuple(dict.fromkeys(warnings)), needs_compat)
 
 
 def _requirements(env: Mapping[str, str]) -> dict[str, str]:
@@ -94,38 +147,77 @@ def _check_label(label: str, driver: str) -> list[str]:
     )
 
 
-def _check_expression(name: str, expression: str, support: Support, enforced: bool) -> list[str]:
-    alternatives = [
-        [_parse_term(name, expression, term) for term in alternative.split(",") if term]
-        for alternative in expression.split()
-    ]
-    gpus = support.gpus or ({},)
-    warnings: list[str] = []
-    for gpu in gpus:
+def _check_expression(name: str, expression: str, support: Support, exact: bool) -> Verdict:
+    alternatives, warnings = _parse(name, expression)
+    needs_compat = False
+    for gpu in (support.gpus or ({},)) if alternatives else ():
         actual = {"cuda": support.cuda, "driver": support.driver, "arch": gpu.get("arch"), "brand": gpu.get("brand")}
-        if any(all(_is_met(term, actual) for term in terms) for terms in alternatives):
+        met = [terms for terms in alternatives if all(_is_met(term, actual) for term in terms)]
+        by_compat = bool(met) and all(_is_for_compat(terms, alternatives, actual) for terms in met)
+        if met and (not by_compat or exact):
             continue
-        compatible = next(
-            (terms for terms in alternatives if all(_is_met(t, actual) or _is_compatible(t, actual) for t in terms)),
+        if by_compat and gpu.get("brand") in DATA_CENTER_BRANDS:
+            needs_compat = True
+            continue
+        by_minor_version = next(
+            (
+                terms
+                for terms in alternatives
+                if terms not in met and all(_is_met(term, actual) or _is_compatible(term, actual) for term in terms)
+            ),
             None,
         )
-        if compatible is None or enforced:
-            raise RequirementError(_unmet_message(name, expression, alternatives, actual, gpu))
-        for term in compatible:
+        if exact or by_minor_version is None:
+            raise RequirementError(
+                _compat_message(name, actual, gpu)
+                if by_compat
+                else _unmet_message(name, expression, alternatives, actual, gpu)
+            )
+        for term in by_minor_version:
             if not _is_met(term, actual):
-                warning = _compatibility_warning(term[2], actual["cuda"] or "", name)
-                warnings += [] if warning in warnings else [warning]
-    return warnings
+                warnings.append(_compatibility_warning(term[2], actual["cuda"] or "", name))
+    return Verdict(tuple(dict.fromkeys(warnings)), needs_compat)
 
 
-def _parse_term(name: str, expression: str, term: str) -> tuple[str, str, str]:
+def _is_for_compat(
+    terms: Sequence[Term], alternatives: Sequence[Sequence[Term]], actual: Mapping[str, str | None]
+) -> bool:
+    """Return whether an alternative only holds with the CUDA compatibility package of the image.
+
+    NVIDIA's images list the driver branches that their package supports, for example `brand=tesla,driver>=535,
+    driver<536`, as alternatives to the CUDA version. The package's libcuda.so lists the same branches.
+    """
+    if any(key == "cuda" for key, _operator, _value in terms):
+        return False
+    return any(_requires_newer_cuda(term, actual) for other in alternatives for term in other)
+
+
+def _parse(name: str, expression: str) -> tuple[list[list[Term]], list[str]]:
+    """Return the alternatives of an expression, and warnings about skipped conditions."""
+    alternatives: list[list[Term]] = []
+    warnings = []
+    for alternative in expression.split():
+        terms = []
+        for text in filter(None, alternative.split(",")):
+            term = _parse_term(name, expression, text)
+            if term is None:
+                warnings.append(f"{name}: the condition {text} is skipped because its property is unknown.")
+            else:
+                terms.append(term)
+        alternatives += [terms] if terms else []
+    return alternatives, warnings
+
+
+def _parse_term(name: str, expression: str, term: str) -> Term | None:
+    """Parse a condition. Return None if its property is unknown."""
     match = _TERM.match(term)
     numeric = match is not None and match.group(1) in _VERSIONS
-    if match is None or (not numeric and match.group(1) != "brand") or (numeric and not _is_version(match.group(3))):
+    if match is None or (numeric and not _is_version(match.group(3))):
         raise RequirementError(
-            f"{name}={expression}: {term!r} is not a condition on cuda, driver, arch or brand. Correct {name}, "
-            f"or {_DISABLE_HINT}."
+            f"{name}={expression}: {term!r} is not a condition such as cuda>=12.0. Correct {name}, or {_DISABLE_HINT}."
         )
+    if not numeric and match.group(1) != "brand":
+        return None
     if not numeric and match.group(2) not in ("=", "!="):
         raise RequirementError(
             f"{name}={expression}: {term!r}: a brand supports only = and !=. Correct {name}, or {_DISABLE_HINT}."
@@ -133,7 +225,7 @@ def _parse_term(name: str, expression: str, term: str) -> tuple[str, str, str]:
     return match.group(1), match.group(2), match.group(3)
 
 
-def _is_met(term: tuple[str, str, str], actual: Mapping[str, str | None]) -> bool:
+def _is_met(term: Term, actual: Mapping[str, str | None]) -> bool:
     key, operator, value = term
     present = actual.get(key)
     if key == "brand":
@@ -151,11 +243,11 @@ def _is_met(term: tuple[str, str, str], actual: Mapping[str, str | None]) -> boo
     }[operator]
 
 
-def _is_compatible(term: tuple[str, str, str], actual: Mapping[str, str | None]) -> bool:
+def _is_compatible(term: Term, actual: Mapping[str, str | None]) -> bool:
     return _requires_newer_cuda(term, actual) and _is_minor_compatible(term[2], actual.get("cuda") or "")
 
 
-def _requires_newer_cuda(term: tuple[str, str, str], actual: Mapping[str, str | None]) -> bool:
+def _requires_newer_cuda(term: Term, actual: Mapping[str, str | None]) -> bool:
     key, operator, value = term
     if key != "cuda" or operator not in (">=", "=", ">"):
         return False
@@ -176,10 +268,19 @@ def _compatibility_warning(image: str, driver: str, source: str) -> str:
     )
 
 
+def _compat_message(name: str, actual: Mapping[str, str | None], gpu: Mapping[str, str | None]) -> str:
+    return (
+        f"{name}: with driver {actual['driver']} (CUDA {actual['cuda']}), the image requires its CUDA compatibility "
+        f"package, which NVIDIA supports only on data-center GPUs. GPU {gpu.get('uuid')} has brand "
+        f"{actual['brand'] or 'unknown'}. Upgrade the driver, or use an older image. If NVIDIA supports the package on "
+        f"this GPU, {_DISABLE_HINT}, and set LD_LIBRARY_PATH: {COMPAT_DIRECTORY}."
+    )
+
+
 def _unmet_message(
     name: str,
     expression: str,
-    alternatives: Sequence[Sequence[tuple[str, str, str]]],
+    alternatives: Sequence[Sequence[Term]],
     actual: Mapping[str, str | None],
     gpu: Mapping[str, str | None],
 ) -> str:

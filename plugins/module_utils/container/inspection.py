@@ -10,7 +10,7 @@ the driver's tools use (see access.canonical_nodes).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,22 +29,38 @@ LABEL_GPUS = "gpufleet.gpus"
 LABEL_ISOLATION = "gpufleet.isolation"
 LABEL_CAPABILITIES = "gpufleet.capabilities"
 LABEL_EXCLUSIVE = "gpufleet.exclusive"
-LABELS = (LABEL_GPUS, LABEL_ISOLATION, LABEL_CAPABILITIES, LABEL_EXCLUSIVE)
+LABEL_FEATURES = "gpufleet.features"
+LABELS = (LABEL_GPUS, LABEL_ISOLATION, LABEL_CAPABILITIES, LABEL_EXCLUSIVE, LABEL_FEATURES)
 
 _GPU_NODE = re.compile(r"^/dev/nvidia(\d+)$")
 _CAPABILITY_NODE = re.compile(r"^/dev/nvidia-caps/nvidia-cap(\d+)$")
-# Any device of NVIDIA's kinds, or a UUID of any kind.
-_CDI_NAME = re.compile(r"^(?:nvidia\.com/(?:gpu|mig)=(?=.)|[^/=\s]+/[^/=\s]+=(?=(?:GPU|MIG)-))")
+# Any device of NVIDIA's kinds, or a UUID of any kind. NVIDIA's runtime resolves runtime.nvidia.com itself, and NVIDIA's
+# GPU operator uses management.nvidia.com (NVIDIA/nvidia-container-toolkit, internal/modifier/cdi.go, d34b3046).
+_CDI_NAME = re.compile(
+    r"^(?:(?:runtime\.|management\.)?nvidia\.com/(?:gpu|mig)=(?=.)|[^/=\s]+/[^/=\s]+=(?=(?:GPU|MIG)-))"
+)
+# The drivers and capabilities of Docker's device requests that select NVIDIA's driver (moby/moby,
+# daemon/devices_nvidia_linux.go, b985e231).
+_REQUEST_DRIVERS = ("nvidia", "nvidia.cdi", "nvidia.runtime-hook")
+_REQUEST_CAPABILITIES = frozenset({"gpu", "nvidia", "compute", "compat32", "graphics", "utility", "video", "display"})
 _TYPE_INDEX = re.compile(r"^(?:gpu|mig)(\d+(?::\d+)?)$")
 _CDI_ANNOTATION = "cdi.k8s.io/"
-_MOUNTED_NAMES = re.compile(r"^/var/run/nvidia-container-devices/(?:cdi/[^/]+/[^/]+/)?([^/]+)$")
+_MOUNTED_NAMES = re.compile(r"^/var/run/nvidia-container-devices/(?:cdi/[^/]+/(?:[^/]+/|[^/=]+=))?([^/]+)$")
 _RUNTIME_NAME = re.compile(r"nvidia")
 
 Nodes = Callable[[str], Collection[str]]
 
 
+# Maps a CDI device to the device nodes in its specification.
+CdiNodes = Callable[[str], Collection[str]]
+
+
 def _as_is(path: str) -> Collection[str]:
     return (path,)
+
+
+def _no_nodes(_name: str) -> Collection[str]:
+    return ()
 
 
 @dataclass(frozen=True)
@@ -100,13 +116,15 @@ def assigned_gpus(
     mig_minors: Mapping[str, int],
     *,
     nodes: Nodes = _as_is,
+    cdi_nodes: CdiNodes = _no_nodes,
     exclude: Collection[str] = (),
 ) -> AssignedGpus:
     """Return the GPUs of a container, from the first isolation that gives access to any.
 
     `exclude` are the device nodes and CDI devices that the user passed in addition to `gpus`.
     """
-    found = _gpus_by_isolation(container, engine, _UuidResolver(inventory, mig_minors), nodes, exclude)
+    resolver = _UuidResolver(inventory, mig_minors)
+    found = _gpus_by_isolation(container, engine, resolver, nodes, exclude, cdi_nodes=cdi_nodes)
     return next((AssignedGpus(uuids, isolation) for isolation, uuids in found if uuids), AssignedGpus())
 
 
@@ -116,13 +134,20 @@ def _gpus_by_isolation(
     resolver: _UuidResolver,
     nodes: Nodes,
     exclude: Collection[str] = (),
+    *,
+    cdi_nodes: CdiNodes,
 ) -> list[tuple[str, frozenset[str]]]:
-    """Return the GPUs that each isolation gives access to."""
+    """Return the GPUs that each isolation gives access to.
+
+    A CDI device of another vendor gives access to the GPUs whose nodes are in its specification.
+    """
     config = container.get("Config") or {}
     host = container.get("HostConfig") or {}
     requests = host.get("DeviceRequests") or ()
     cdi = [name for request in requests if _is_cdi(request) for name in request.get("DeviceIDs") or ()]
     cdi += [name for name in _podman_cdi(config) if name not in exclude]
+
+    others = [node for name in cdi if not _CDI_NAME.match(name) for path in cdi_nodes(name) for node in nodes(path)]
 
     by_request: set[str] = set()
     for request in requests:
@@ -131,7 +156,7 @@ def _gpus_by_isolation(
 
     paths = [device.get("PathOnHost") or "" for device in host.get("Devices") or ()]
     return [
-        (CDI, resolver.by_names(name for name in cdi if _CDI_NAME.match(name))),
+        (CDI, resolver.by_names(name for name in cdi if _CDI_NAME.match(name)) | resolver.by_nodes(others)),
         (DEVICE_REQUESTS, frozenset(by_request)),
         (RUNTIME, resolver.by_names(_runtime_names(container, engine))),
         (VOLUME, resolver.by_nodes(node for path in paths if path not in exclude for node in nodes(path))),
@@ -160,7 +185,11 @@ def _runtime_names(container: Mapping[str, Any], engine: EngineState) -> list[st
     names = names or [match.group(1) for target in mounts if (match := _MOUNTED_NAMES.match(target))]
     if names:
         return names
-    visible = [name.strip() for name in environment(config.get("Env")).get("NVIDIA_VISIBLE_DEVICES", "").split(",")]
+    env = environment(config.get("Env"))
+    visible = [name.strip() for name in env.get("NVIDIA_VISIBLE_DEVICES", "").split(",")]
+    if "NVIDIA_VISIBLE_DEVICES" not in env and env.get("CUDA_VERSION") and not env.get("NVIDIA_REQUIRE_CUDA"):
+        # The runtime gives all GPUs to images of CUDA that are older than the variable for requirements.
+        return ["all"]
     return [] if "void" in visible or visible == ["none"] else [name for name in visible if name]
 
 
@@ -230,12 +259,30 @@ def requested_capabilities(container: Mapping[str, Any]) -> set[str]:
 
 
 def has_mount(container: Mapping[str, Any], mount: str) -> bool:
-    """Return whether a container has the mount `volume:/directory:ro`."""
+    """Return whether a container has the mount `source:/directory:ro`. The source is a volume or a path."""
     volume, directory, _mode = mount.split(":")
     return any(
-        entry.get("Name") == volume and entry.get("Destination") == directory and not entry.get("RW")
+        volume in (entry.get("Name"), entry.get("Source"))
+        and entry.get("Destination") == directory
+        and not entry.get("RW")
         for entry in container.get("Mounts") or ()
     )
+
+
+def missing_files(container: Mapping[str, Any], mounts: Sequence[str]) -> list[str]:
+    """Return the targets of the mounts `source:target:ro` that a container lacks."""
+    present = {entry.get("Destination") for entry in container.get("Mounts") or () if not entry.get("RW")}
+    targets = [mount.rsplit(":", 2)[1] for mount in mounts]
+    return [target for target in targets if target not in present]
+
+
+def kept_files(container: Mapping[str, Any], mounts: Sequence[str]) -> tuple[str, ...]:
+    """Return the mounts, and the container's other mounts of files of the same driver volume, as written."""
+    config, host = container.get("Config") or {}, container.get("HostConfig") or {}
+    present = _option_values(config, "--volume") if "CreateCommand" in config else host.get("Binds") or ()
+    directories = {mount.split(":")[0].rsplit("/", 2)[0] + "/" for mount in mounts}
+    others = [mount for mount in present if mount not in mounts and mount.startswith(tuple(directories))]
+    return (*mounts, *others)
 
 
 def as_holder(
@@ -245,21 +292,22 @@ def as_holder(
     mig_minors: Mapping[str, int],
     *,
     nodes: Nodes = _as_is,
-) -> Holder | None:
-    """Return a container as a holder of GPUs, or None if it holds none."""
+    cdi_nodes: CdiNodes = _no_nodes,
+) -> Holder:
+    """Return a container as a holder of GPUs. It has no UUIDs if the container holds none."""
     state = holding_state(container)
-    if state is None:
-        return None
-    found = _gpus_by_isolation(container, engine, _UuidResolver(inventory, mig_minors), nodes)
-    uuids = frozenset(uuid for _isolation, gpus in found for uuid in gpus)
-    if not uuids:
-        return None
+    uuids: frozenset[str] = frozenset()
+    if state is not None:
+        resolver = _UuidResolver(inventory, mig_minors)
+        found = _gpus_by_isolation(container, engine, resolver, nodes, cdi_nodes=cdi_nodes)
+        uuids = frozenset(uuid for _isolation, gpus in found for uuid in gpus)
     return Holder(
         name=name_of(container),
         engine=engine.name,
         uuids=uuids,
         exclusive=is_exclusive(container),
-        detail="" if state == "running" else state,
+        detail="" if state in (None, "running") else state,
+        identifier=str(container.get("Id") or ""),
     )
 
 
@@ -294,13 +342,7 @@ class _UuidResolver:
         paths = list(paths)
         minors = {int(match.group(1)) for path in paths if (match := _GPU_NODE.match(path))}
         capabilities = {int(match.group(1)) for path in paths if (match := _CAPABILITY_NODE.match(path))}
-        found = set()
-        for unit in self._inventory.units:
-            if unit.gpu.minor not in minors:
-                continue
-            keys = (f"gpu{unit.gpu.minor}/gi{unit.gi}/access", f"gpu{unit.gpu.minor}/gi{unit.gi}/ci{unit.ci}/access")
-            if not unit.is_mig or all(self._mig_minors.get(key) in capabilities for key in keys):
-                found.add(unit.uuid)
+        found = {unit.uuid for unit in self._inventory.by_nodes(minors, capabilities, self._mig_minors)}
         # A node without a GPU in the inventory remains a path: the driver is not loaded, or the GPU was removed.
         known = {gpu.minor for gpu in self._inventory.gpus}
         return frozenset(found | {f"/dev/nvidia{minor}" for minor in minors - known})
@@ -342,7 +384,8 @@ def _is_cdi(request: Mapping[str, Any]) -> bool:
 
 def _requests_gpus(request: Mapping[str, Any]) -> bool:
     kinds = {kind for group in request.get("Capabilities") or () for kind in group}
-    return request.get("Driver") == "nvidia" or bool(kinds & {"gpu", "nvidia"})
+    driver = request.get("Driver") or ""
+    return driver in _REQUEST_DRIVERS or (not driver and not kinds.isdisjoint(_REQUEST_CAPABILITIES))
 
 
 def _podman_cdi(config: Mapping[str, Any]) -> list[str]:
@@ -351,7 +394,7 @@ def _podman_cdi(config: Mapping[str, Any]) -> list[str]:
         *_option_values(config, "--device"),
         *(f"nvidia.com/gpu={value}" for value in _option_values(config, "--gpus")),
     ]
-    return [name for name in names if _CDI_NAME.match(name)]
+    return [name for name in names if not name.startswith("/")]
 
 
 def _option_values(config: Mapping[str, Any], option: str) -> list[str]:

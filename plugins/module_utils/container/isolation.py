@@ -8,7 +8,6 @@ Only the files of the host are read, below a given root directory.
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -17,8 +16,10 @@ from dataclasses import dataclass, field
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState, version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.compatibility import ENGINES
 
 CDI, VOLUME, RUNTIME, DEVICE_REQUESTS, NONE = "cdi", "volume", "runtime", "device_requests", "none"
@@ -35,8 +36,7 @@ _ACCEPT = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 _RUNTIME_BINARY = re.compile(r"(?:^|/)nvidia-container-runtime(?:\.\w+)?$")
 _HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 _BINARY_DIRECTORIES = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
-_MIG_MINORS = "proc/driver/nvidia-caps/mig-minors"
-_MIG_CAPABILITIES = "proc/driver/nvidia/capabilities"
+_UNIT_DIRECTORIES = ("etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system")
 _TOOLKIT = "NVIDIA's container toolkit"
 
 
@@ -51,6 +51,11 @@ class Host:
     driver_version: str | None
     root: str = "/"
     specs: reader.Specs = field(default_factory=reader.Specs)
+    # Why containers cannot have graphics, if the user requests graphics.
+    graphics_fault: str | None = None
+    needs_graphics: bool = False
+    # The directory of the driver's user-space files if they are not those of the host itself.
+    driver_root: str = "/"
 
     def path(self, path: str) -> str:
         return os.path.join(self.root, path.lstrip("/"))
@@ -122,28 +127,6 @@ def cdi_device(unit: Unit, specs: reader.Specs) -> reader.Device | None:
     return None
 
 
-def mig_minors(host: Host) -> dict[str, int]:
-    """Return the minor number of each MIG instance's capability node: "gpu0/gi1/access" → 12."""
-    parts = [line.strip().rpartition(" ") for line in host.read(_MIG_MINORS).splitlines()]
-    found = {key: int(minor) for key, _space, minor in parts if key and minor.isdigit()}
-    if found:
-        return found
-    # Older drivers have one file per instance.
-    base = host.path(_MIG_CAPABILITIES)
-    for path in glob.glob(f"{glob.escape(base)}/gpu*/mig/gi*/**/access", recursive=True):
-        match = re.search(r"^DeviceFileMinor:\s*(\d+)", read_text(path), re.MULTILINE)
-        if match:
-            found[os.path.relpath(path, base).replace("/mig/", "/")] = int(match.group(1))
-    return found
-
-
-def mig_keys(unit: Unit) -> tuple[str, str]:
-    return (
-        f"gpu{unit.gpu.minor}/gi{unit.gi}/access",
-        f"gpu{unit.gpu.minor}/gi{unit.gi}/ci{unit.ci}/access",
-    )
-
-
 def runtime_name(engine: EngineState, host: Host) -> str | None:
     """Return NVIDIA's runtime: the registered name, or for Podman the path of the binary."""
     if "nvidia" in engine.runtimes:
@@ -174,6 +157,8 @@ def _cdi_obstacle(engine: EngineState, host: Host, units: Sequence[Unit]) -> str
         stale = _stale_reason(unit, host)
         if stale:
             return stale
+        if host.needs_graphics and not any(path.endswith("/10_nvidia.json") for path in device.mounted_at):
+            return f"the CDI specification {device.path} has no files for graphics"
         if device.missing:
             return f"the CDI specification {device.path} is stale: it names {device.missing[0]}, which does not exist"
         if version_key(device.version) >= (0, 7) and engine.version_key < version_key(cdi_07_since):
@@ -195,6 +180,8 @@ def _stale_reason(unit: Unit, host: Host) -> str | None:
 def _volume_obstacle(host: Host, units: Sequence[Unit], capabilities: Sequence[str]) -> str | None:
     if not host.driver_version:
         return "the driver version is unknown, so its driver volume cannot be found"
+    if host.needs_graphics and host.graphics_fault:
+        return host.graphics_fault
     for unit in units:
         if unit.gpu.minor is None:
             return f"the driver does not report the minor number of {unit}"
@@ -206,14 +193,15 @@ def _volume_obstacle(host: Host, units: Sequence[Unit], capabilities: Sequence[s
         return (
             f"device node {absent[0]} does not exist (`nvidia-modprobe -c 0 -u` or the persistence daemon creates it)"
         )
-    minors = mig_minors(host)
+    minors = device_nodes.mig_minors(host.root)
     for unit in units:
         if unit.is_mig:
-            for key in mig_keys(unit):
+            for key in unit.mig_keys:
                 if key not in minors:
-                    return f"/{_MIG_MINORS} does not list the capability node {key} of {unit}"
-                if not host.has(f"/dev/nvidia-caps/nvidia-cap{minors[key]}"):
-                    return f"capability node /dev/nvidia-caps/nvidia-cap{minors[key]} of {unit} does not exist"
+                    return f"/proc/driver/nvidia-caps/mig-minors does not list the capability node {key} of {unit}"
+                node = device_nodes.capability_node(minors[key])
+                if not host.has(node):
+                    return f"capability node {node} of {unit} does not exist"
     return None
 
 
@@ -236,7 +224,7 @@ def _runtime_obstacle(engine: EngineState, host: Host, units: Sequence[Unit]) ->
     if _ignores_environment(host):
         return _ignored("the runtime")
     stale = next(filter(None, (_stale_reason(unit, host) for unit in units)), None)
-    if stale and re.search(r"^\s*mode\s*=\s*[\"']cdi[\"']", host.read(RUNTIME_CONFIG), re.MULTILINE):
+    if stale and runtime_mode(host) == "cdi":
         return f'{RUNTIME_CONFIG} sets mode = "cdi", and {stale}'
     return None
 
@@ -257,9 +245,7 @@ def _device_requests_obstacle(engine: EngineState, host: Host, units: Sequence[U
         )
     if _lacks_restart(engine, host):
         return "docker started before NVIDIA's hook was installed, and searches for it only at startup: restart docker"
-    # If CDI fails, Docker uses the hook: moby/moby, daemon/devices_nvidia_linux.go (docker-v29.2.0).
-    through_cdi = by_cdi and all(cdi_device(unit, host.specs) for unit in units)
-    if has_hook and not through_cdi and _ignores_environment(host):
+    if has_hook and not requests_use_cdi(engine, host, units) and _ignores_environment(host):
         return _ignored("NVIDIA's hook")
     return None
 
@@ -276,9 +262,35 @@ def _lacks_restart(engine: EngineState, host: Host) -> bool:
     return engine.started is not None and engine.started < installed
 
 
-def requests_use_cdi(engine: EngineState, host: Host) -> bool:
-    """Return whether Docker handles device requests through CDI instead of NVIDIA's hook."""
-    return engine.version_key >= (29, 2) and bool(_binary(host, ("nvidia-cdi-hook",)) and engine.cdi_dirs)
+def runtime_mode(host: Host) -> str | None:
+    """Return the mode of NVIDIA's runtime: auto, cdi, csv, jit-cdi or legacy. None: config.toml sets none.
+
+    `auto` became jit-cdi in the version of the toolkit that also has the unit nvidia-cdi-refresh (1.18:
+    NVIDIA/nvidia-container-toolkit, CHANGELOG.md at d34b304).
+    """
+    match = re.search(r"^\s*mode\s*=\s*[\"']([\w-]+)[\"']", host.read(RUNTIME_CONFIG), re.MULTILINE)
+    mode = match.group(1) if match else None
+    if mode in (None, "auto") and any(host.has(f"/{place}/nvidia-cdi-refresh.service") for place in _UNIT_DIRECTORIES):
+        return "jit-cdi"
+    return mode
+
+
+def requirement_checker(name: str, engine: EngineState, host: Host, units: Sequence[Unit]) -> str:
+    """Return whose rules count for the requirements of an image: see module `image`."""
+    if name not in (RUNTIME, DEVICE_REQUESTS):
+        return image.MODULE
+    by_hook = runtime_mode(host) == "legacy" if name == RUNTIME else not requests_use_cdi(engine, host, units)
+    is_disabled = re.search(r"^\s*disable-require\s*=\s*true\b", host.read(RUNTIME_CONFIG), re.MULTILINE)
+    return image.HOOK if by_hook and not is_disabled else image.NOBODY
+
+
+def requests_use_cdi(engine: EngineState, host: Host, units: Sequence[Unit] = ()) -> bool:
+    """Return whether Docker handles device requests through CDI instead of NVIDIA's hook.
+
+    If a unit has no CDI device, Docker uses the hook: moby/moby, daemon/devices_nvidia_linux.go (docker-v29.2.0).
+    """
+    is_able = engine.version_key >= (29, 2) and bool(_binary(host, ("nvidia-cdi-hook",)) and engine.cdi_dirs)
+    return is_able and all(cdi_device(unit, host.specs) for unit in units)
 
 
 def _ignores_environment(host: Host) -> bool:

@@ -9,7 +9,9 @@ The planner calls only the public methods of this class. A class for another ven
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+import platform
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
@@ -17,13 +19,15 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container import ac
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import image as container_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection, risks
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import isolation as container_isolation
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access, Libraries
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import (
     Inventory,
     Unit,
     inventory_from_facts,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import GpuUse, Holder, find_use
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import Verdict
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import AssignedGpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import Choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import (
@@ -32,24 +36,37 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request i
     parse_visible_devices,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.topology import Topology, topology_from_facts
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState, Image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, EngineState, Image, Podman
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import features as driver_features
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.features import Extras
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kubelet
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, driver_volume, graphics
 
 
 class Nvidia:
-    """The GPUs and MIG devices of this host. `gather` returns the facts of nvidia_gpu_facts for the given subsets."""
+    """The GPUs and MIG devices of this host. `gather` returns the facts of nvidia_gpu_facts for the given subsets.
 
-    def __init__(self, gather: Callable[[frozenset], Mapping[str, Any]], root: str = "/") -> None:
+    `driver_root` is the directory of the driver's user-space files if they are not those of the host itself.
+    """
+
+    def __init__(
+        self, gather: Callable[[frozenset], Mapping[str, Any]], root: str = "/", driver_root: str = "/"
+    ) -> None:
         self._gather = gather
         self._root = root
-        # Empty before `observe`. The topology stays empty without `with_topology`.
+        self._driver_root = driver_root
+        # Empty before `observe`. The topology stays empty without its subset.
         self.inventory = Inventory()
         self.topology = Topology()
         self._driver: Mapping[str, Any] = {}
-        self._hosts: dict[tuple[str, ...], container_isolation.Host] = {}
+        self._graphics_files: graphics.Graphics | None = None
+        self._specs: dict[tuple[str, ...], reader.Specs] = {}
 
-    def observe(self, with_topology: bool) -> None:
-        """Read the GPUs. Raise SelectionError if none is available."""
-        facts = self._gather(frozenset({"min", "identity"} | ({"topology"} if with_topology else set())))
+    def observe(self, subsets: Collection[str] = ()) -> None:
+        """Read the GPUs, with more subsets of nvidia_gpu_facts. Raise SelectionError if none is available."""
+        facts = self._gather(frozenset({"min", "identity", "nvlink", *subsets}))
         state = facts["nvidia_gpu_state"]
         if state != "ready" and not facts["nvidia_gpus"]:
             raise SelectionError(
@@ -60,6 +77,10 @@ class Nvidia:
         self.inventory = inventory_from_facts(facts["nvidia_gpus"])
         self.topology = topology_from_facts(facts.get("nvidia_topology"))
 
+    def extras(self, features: Collection[str], channels: Collection[int], env: Mapping[str, str]) -> Extras:
+        """Return what a container needs for the features. Raise FeatureError if the host lacks one."""
+        return driver_features.extras(features, channels, env, self._root)
+
     def image_request(self, image: Image, env: Mapping[str, str]) -> tuple[Request, str] | None:
         """Return the GPUs that an image requests, and the origin of the request. Return None if it requests none."""
         requested = container_image.requested_gpus(image.labels, env)
@@ -68,8 +89,10 @@ class Nvidia:
         value, source = requested
         return parse_visible_devices(value), f"GPUs are requested by {source} ({value})"
 
-    def check_image(self, image: Image, env: Mapping[str, str], units: Sequence[Unit], isolation: str) -> list[str]:
-        """Return warnings. Raise RequirementError if the driver or the units do not meet the image's requirements."""
+    def check_image(
+        self, image: Image, env: Mapping[str, str], units: Sequence[Unit], isolation: str, engine: EngineState
+    ) -> Verdict:
+        """Check the image's requirements. Raise RequirementError if the driver or the units do not meet them."""
         support = container_image.Support(
             cuda=self._driver.get("cuda_version"),
             driver=self._driver.get("version"),
@@ -77,14 +100,13 @@ class Nvidia:
                 {
                     "uuid": unit.uuid,
                     "arch": unit.gpu.compute_capability,
-                    "brand": (unit.gpu.brand or "").replace("_", "") or None,
+                    "brand": container_image.image_brand(unit.gpu.brand),
                 }
                 for unit in units
             ],
         )
-        # NVIDIA's runtime checks the requirements itself and does not accept minor-version compatibility.
-        enforced = isolation in (container_isolation.RUNTIME, container_isolation.DEVICE_REQUESTS)
-        return container_image.check_requirements(image.labels, env, support, enforced)
+        checker = container_isolation.requirement_checker(isolation, engine, self._host(engine), units)
+        return container_image.check_requirements(image.labels, env, support, checker)
 
     def choose_isolation(
         self,
@@ -93,9 +115,20 @@ class Nvidia:
         units: Sequence[Unit],
         capabilities: Sequence[str],
         current: str | None,
+        *,
+        needs_graphics: bool = False,
     ) -> Choice:
         """Choose the isolation. Raise IsolationError if the requested one is not available."""
-        return container_isolation.choose(requested, engine, self._host(engine), units, capabilities, current=current)
+        host = self._host(engine)
+        if needs_graphics:
+            host = replace(host, needs_graphics=True, graphics_fault=self._graphics().fault)
+        return container_isolation.choose(requested, engine, host, units, capabilities, current=current)
+
+    def available_capabilities(self, capabilities: Sequence[str]) -> list[str]:
+        """Return the capabilities of an image without graphics and display, if the driver has no complete graphics."""
+        wants = any(name in graphics.CAPABILITIES for name in capabilities)
+        left_out = graphics.CAPABILITIES if wants and self._graphics().fault else ()
+        return [name for name in capabilities if name not in left_out]
 
     def access(
         self,
@@ -105,9 +138,51 @@ class Nvidia:
         capabilities: Sequence[str] | None,
         *,
         env: Mapping[str, str],
+        libraries: Libraries,
+        needs_compat: bool = False,
     ) -> Access:
-        """Return what the container is given. `env` combines the environments of the image and the user."""
-        return container_access.access(isolation, engine, self._host(engine), units, capabilities, env=env)
+        """Return what the container is given. `env` combines the environments of the image and the user.
+
+        With `needs_compat`, the libraries of the image's CUDA compatibility package come first. NVIDIA's runtime does
+        this itself.
+        """
+        host = self._host(engine)
+        if isolation == container_isolation.VOLUME and {*graphics.CAPABILITIES} & {*(capabilities or ())}:
+            paths = [f"{libraries.directory}/{name}" for name, _target in self._graphics().mounts]
+            libraries = replace(libraries, is_complete=self._has_files(paths))
+        given = container_access.access(isolation, engine, host, units, capabilities, env=env, libraries=libraries)
+        is_ours = isolation in (container_isolation.CDI, container_isolation.VOLUME)
+        return replace(given, needs_compat=needs_compat and is_ours)
+
+    def libraries(
+        self, engine: Docker | Podman, params: Mapping[str, Any], user_options: Mapping[str, Any]
+    ) -> Libraries:
+        """Return how the container gets the driver's libraries. A volume of the engine can have its own directory."""
+        version = self._driver.get("version") or ""
+        volume = engine.volume(driver_volume.volume_name(version))
+        directory = driver_volume.volume_directory(params["driver_volume_path"], version)
+        return Libraries(
+            mode=params["libraries"],
+            directory=volume.device if volume is not None and volume.device else directory,
+            user_volumes=tuple(user_options.get(container_options.NAMES[engine.name]["volumes"]) or ()),
+        )
+
+    def driver_volume(
+        self,
+        accesses: Sequence[tuple[Docker | Podman, Access]],
+        params: Mapping[str, Any],
+        user_options: Mapping[str, Any],
+    ) -> dict[str, Any] | None:
+        """Return the arguments that create the driver volume, or None if it is complete or not used in each engine."""
+        engines = [engine.name for engine, access in accesses if self._lacks_volume(engine, access)]
+        if not engines:
+            return None
+        arguments: dict[str, Any] = {"engine": engines, "path": params["driver_volume_path"]}
+        if self._driver_root != "/":
+            arguments["driver_root"] = self._driver_root
+        if user_options.get("docker_host"):
+            arguments["docker_host"] = user_options["docker_host"]
+        return arguments
 
     def no_access(self, env: Mapping[str, str]) -> Access:
         """Return the access of a container without GPUs."""
@@ -117,22 +192,67 @@ class Nvidia:
         self, container: Mapping[str, Any], engine: EngineState, exclude: Collection[str] = ()
     ) -> AssignedGpus:
         """Return the GPUs of a container, without the devices in `exclude`."""
-        minors = container_isolation.mig_minors(self._host(engine))
-        return inspection.assigned_gpus(container, engine, self.inventory, minors, nodes=self.nodes, exclude=exclude)
+        minors = device_nodes.mig_minors(self._root)
+        return inspection.assigned_gpus(
+            container,
+            engine,
+            self.inventory,
+            minors,
+            nodes=self.nodes,
+            cdi_nodes=self._cdi_nodes(engine),
+            exclude=exclude,
+        )
 
-    def holder(self, container: Mapping[str, Any], engine: EngineState) -> Holder | None:
-        """Return a container as a holder, or None if it holds no GPU."""
-        minors = container_isolation.mig_minors(self._host(engine))
-        return inspection.as_holder(container, engine, self.inventory, minors, nodes=self.nodes)
+    def holder(self, container: Mapping[str, Any], engine: EngineState) -> Holder:
+        """Return a container as a holder. It has no UUIDs if the container holds no GPU."""
+        minors = device_nodes.mig_minors(self._root)
+        return inspection.as_holder(
+            container, engine, self.inventory, minors, nodes=self.nodes, cdi_nodes=self._cdi_nodes(engine)
+        )
+
+    def use(
+        self,
+        listed: Iterable[Holder],
+        *,
+        whole_host: bool,
+        ignored: Collection[str] = (),
+        own: tuple[str, str] | None = None,
+    ) -> GpuUse:
+        """Return how the GPUs are used. See holders.find_use.
+
+        `whole_host`: whether other engines, other users, Kubernetes and processes outside containers count. This
+        requires root.
+        """
+        if not whole_host:
+            return find_use(self.inventory, listed, ignored=ignored, own=own)
+        pids = {process.pid for gpu in self.inventory.gpus for process in gpu.processes or ()}
+        return find_use(
+            self.inventory,
+            listed,
+            process_table.read(self._root, pids),
+            kubelet.read(self._root),
+            device_nodes.mig_minors(self._root),
+            ignored=ignored,
+            own=own,
+        )
 
     def nodes(self, path: str) -> Collection[str]:
         """Return the device nodes that a path refers to, under the names that `access` uses."""
         return container_access.canonical_nodes(container_isolation.Host(None, self._root), path)
 
-    def has_driver_files(self, directory: str) -> bool:
-        """Return whether a directory contains the loaded driver's files for containers."""
-        library = f"lib64/libnvidia-ml.so.{self._driver.get('version')}"
-        return os.path.exists(os.path.join(self._root, directory.lstrip("/"), library))
+    def _lacks_volume(self, engine: Docker | Podman, access: Access) -> bool:
+        if access.driver_volume is None:
+            return False
+        volume = engine.volume(access.driver_volume)
+        return volume is None or not volume.device or not self._has_driver_files(volume.device, access)
+
+    def _has_driver_files(self, directory: str, access: Access) -> bool:
+        """Return whether a directory contains the loaded driver's files for containers, and those of the access."""
+        library = f"{directory}/lib64/libnvidia-ml.so.{self._driver.get('version')}"
+        return self._has_files([library, *(mount.split(":")[0] for mount in access.file_mounts)])
+
+    def _has_files(self, paths: Collection[str]) -> bool:
+        return all(os.path.exists(os.path.join(self._root, path.lstrip("/"))) for path in paths)
 
     def risks(
         self, isolation: str, engine: EngineState, units: Sequence[Unit], options: Mapping[str, Any]
@@ -157,9 +277,20 @@ class Nvidia:
         ]
         return [*(risk for risk in found if risk), *dict.fromkeys(prohibited), *dict.fromkeys(unhealthy)]
 
+    def _cdi_nodes(self, engine: EngineState) -> Callable[[str], Collection[str]]:
+        devices = self._host(engine).specs.devices
+        return lambda name: devices[name].nodes if name in devices else ()
+
+    def _graphics(self) -> graphics.Graphics:
+        if self._graphics_files is None:
+            machine = driver_files.normal_machine(platform.machine())
+            root = os.path.join(self._root, self._driver_root.lstrip("/"))
+            self._graphics_files = graphics.of_driver(self._driver.get("version"), machine, root)
+        return self._graphics_files
+
     def _host(self, engine: EngineState) -> container_isolation.Host:
-        if engine.cdi_dirs not in self._hosts:
-            specs = reader.read(engine.cdi_dirs, self._root)
-            self._hosts[engine.cdi_dirs] = container_isolation.Host(self._driver.get("version"), self._root, specs)
-        host = self._hosts[engine.cdi_dirs]
-        return container_isolation.Host(self._driver.get("version"), host.root, host.specs)
+        if engine.cdi_dirs not in self._specs:
+            self._specs[engine.cdi_dirs] = reader.read(engine.cdi_dirs, self._root)
+        # The driver is unknown before `observe`.
+        version, specs = self._driver.get("version"), self._specs[engine.cdi_dirs]
+        return container_isolation.Host(version, self._root, specs, driver_root=self._driver_root)

@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import COMPAT_DIRECTORY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.features import Extras
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_volume import container_env
 
 MODULES = {
@@ -93,6 +95,7 @@ _PODMAN = {
     "volumes": "volume",
     "working_dir": "workdir",
 }
+LIBRARY_PATH = "LD_LIBRARY_PATH"
 # PATH in a container whose image does not set it, in Docker and Podman.
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -179,6 +182,18 @@ def user_options(engine: str, params: Mapping[str, Any], engine_options: Mapping
     return options
 
 
+def extra_options(engine: str, options: Mapping[str, Any], extras: Extras) -> dict[str, Any]:
+    """Return the user's options together with what the requested features need. The user's values have priority."""
+    names, combined = NAMES[engine], dict(options)
+    _extend(combined, names["devices"], extras.devices)
+    _extend(combined, names["volumes"], extras.volumes)
+    if extras.env:
+        combined["env"] = {**extras.env, **(options.get("env") or {})}
+    if extras.shares_ipc:
+        combined.setdefault(names["ipc_mode"], "host")
+    return combined
+
+
 def docker_host(engine_options: Mapping[str, Any], environment: Mapping[str, str]) -> str | None:
     """Return the Docker host from the options or the task's environment, or None if neither sets it."""
     for name in ("docker_host", "docker_url"):
@@ -248,9 +263,11 @@ def module_arguments(
     env = {**(options.get("env") or {}), **access.env}
     if access.needs_library_path:
         env.update(container_env({"PATH": DEFAULT_PATH, **image_env, **env}))
+    if access.needs_compat:
+        env.update(_with_compat({**image_env, **env}.get(LIBRARY_PATH, "")))
     if env:
         arguments["env"] = env
-    _extend(arguments, names["volumes"], access.volumes)
+    _extend(arguments, names["volumes"], (*access.volumes, *access.file_mounts))
     _extend(arguments, names["devices"], access.devices)
     if labels:
         arguments[names["labels"]] = {**(options.get(names["labels"]) or {}), **labels}
@@ -263,6 +280,12 @@ def module_arguments(
         if access.runtime:
             _extend(arguments, "cmd_args", [f"--runtime={access.runtime}"])
     return arguments
+
+
+def _with_compat(current: str) -> dict[str, str]:
+    """Return the variable that puts the image's CUDA compatibility package in front of the host's libcuda."""
+    entries = [entry for entry in current.split(":") if entry]
+    return {} if COMPAT_DIRECTORY in entries else {LIBRARY_PATH: ":".join([COMPAT_DIRECTORY, *entries])}
 
 
 def isolation_bypass_warnings(
@@ -305,9 +328,29 @@ def isolation_bypass_warnings(
     return warnings
 
 
-def connection_options(engine: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that select the engine."""
-    return {key: value for key, value in options.items() if key in CONNECTION_OPTIONS[engine]}
+def pull_call(engine: str, options: Mapping[str, Any], image: str, *, always: bool) -> dict[str, Any]:
+    """Return the call of the engine's module that pulls an image."""
+    arguments: dict[str, Any] = {key: value for key, value in options.items() if key in CONNECTION_OPTIONS[engine]}
+    arguments["name"] = image
+    if engine == "docker":
+        arguments["pull"] = "always" if always else "not_present"
+        if options.get("platform"):
+            arguments["platform"] = options["platform"]
+    else:
+        arguments["force"] = always
+    return {"module": PULL_MODULES[engine], "args": arguments}
+
+
+def removal_options(engine: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the user's options that apply when a container is stopped or removed."""
+    keys = {*CONNECTION_OPTIONS[engine], *REMOVAL_OPTIONS[engine]}
+    return {key: value for key, value in options.items() if key in keys}
+
+
+def stop_timeout(options: Mapping[str, Any], present: Any) -> int:
+    """Return the seconds that the engine waits for a container to stop. `present`: the value of the container."""
+    values = (options.get("stop_timeout"), options.get("stop_time"), present)
+    return max((int(value) for value in values if str(value).isdigit()), default=0)
 
 
 def _device_requests(access: Access) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignment import (
     Assignment,
     describe_unit,
@@ -23,14 +24,16 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignmen
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.engine_choice import choose_engine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import ExistingContainer
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder, holders_of, merge_holders
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import NONE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import GpuUse, sharing_warnings
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import Verdict
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import NONE, VOLUME, Choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import (
     Conditions,
     Request,
     SelectionError,
     parse_request,
+    required_subsets,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import LIFETIME, Reservations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.result import build_plan
@@ -38,6 +41,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Image, Podman, StoppedDocker
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import graphics
+
+_USER_SCOPE = "exclusive_scope is user: only containers of this user's engines count as holders"
 
 
 class PlanError(Exception):
@@ -66,6 +72,7 @@ class Planner:
         self._root_user = root_user
         self._docker_host = docker_host
         self._name: str = params["name"]
+        self._conditions = Conditions(**(params["conditions"] or {}))
         self._warnings: list[str] = []
 
     def plan(self) -> dict[str, Any]:
@@ -97,7 +104,7 @@ class Planner:
         before = self._existing.summary()
         after = {"exists": False, "running": False, "gpus": [], "isolation": NONE, "exclusive": False}
         result = self._build_plan(
-            {**self._options_without_create(), "name": self._name, "state": "absent"},
+            {**self._removal_options(), "name": self._name, "state": "absent"},
             Assignment(reason="state is absent"),
             before,
             {**before, **after},
@@ -110,9 +117,9 @@ class Planner:
         self._refuse_ambiguous_name()
         # The driver only maps the container's devices to UUIDs. Stopping must work without a driver.
         with contextlib.suppress(SelectionError, BindingMissing):
-            self._accelerator.observe(with_topology=False)
+            self._accelerator.observe()
         before = self._existing.summary()
-        options = {**self._options_without_create(), "name": self._name, "state": "stopped"}
+        options = {**self._removal_options(), "name": self._name, "state": "stopped"}
         if self._engine.name == "docker":
             # Otherwise Docker's module would compare the environment and recreate the container.
             options["comparisons"] = {"*": "ignore"}
@@ -155,8 +162,10 @@ class Planner:
 
     def _plan_present(self) -> dict[str, Any]:
         reference = self._require_image()
-        if self._params["gpus"] is not None:
-            parse_request(self._params["gpus"])
+        given = self._params["gpus"]
+        if given is None or parse_request(given).kind != "none":
+            self._refuse_exclusive_without_root()
+        self._add_features()
         image = self._engine.image(reference)
         pull = self._plan_pull(reference, image)
         if pull:
@@ -166,10 +175,19 @@ class Planner:
         request, reason = self._request(image, env)
         if request.kind == "none":
             return self._plan_container(image, Assignment(reason=reason, access=self._accelerator.no_access(env)))
-        self._accelerator.observe(with_topology=request.kind == "count")
+        self._accelerator.observe(required_subsets(request, self._conditions, exclusive=self._params["exclusive"]))
         with self._locked():
-            assignment = self._assign(request, reason, image, env, self._holders(request))
+            assignment = self._assign(request, reason, image, env, self._use(request))
             return self._plan_container(image, assignment)
+
+    def _add_features(self) -> None:
+        """Add what the optional features need to the user's options."""
+        names, channels = self._params["features"] or (), self._params["imex_channels"] or ()
+        extras = self._accelerator.extras(names, channels, self._user_options.get("env") or {})
+        # ExistingContainer has the same dictionary.
+        self._user_options.update(container_options.extra_options(self._engine.name, self._user_options, extras))
+        self._extras = extras
+        self._features = ",".join([*sorted(set(names)), *(f"imex{channel}" for channel in sorted(set(channels)))])
 
     # -- image ---------------------------------------------------------------------------------------------------
 
@@ -184,7 +202,7 @@ class Planner:
         name = self._engine.name
         if image is None and policy == "never":
             raise PlanError(f"image {reference} is not in {name}, and pull=never. Load the image, or set pull=missing.")
-        if self._params["_pulled"]:
+        if self._params.get("_pulled"):
             if image is None:
                 raise PlanError(f"image {reference} was pulled, but {name} does not list it under that name.")
             return None
@@ -198,16 +216,7 @@ class Planner:
                 "A newer image recreates the container."
             )
             return None
-        arguments: dict[str, Any] = {"force": policy == "always"}
-        if name == "docker":
-            arguments = {"pull": "always" if policy == "always" else "not_present"}
-            if self._user_options.get("platform"):
-                arguments["platform"] = self._user_options["platform"]
-        connection = container_options.connection_options(name, self._user_options)
-        return {
-            "module": container_options.PULL_MODULES[name],
-            "args": {**connection, "name": reference, **arguments},
-        }
+        return container_options.pull_call(name, self._user_options, reference, always=policy == "always")
 
     # -- GPUs ----------------------------------------------------------------------------------------------------
 
@@ -222,6 +231,13 @@ class Planner:
         requested = self._accelerator.image_request(image, env) if image else None
         return requested or (Request("none"), "gpus is not set, and the image requests no GPU")
 
+    def _refuse_exclusive_without_root(self) -> None:
+        if self._params["exclusive"] and self._params["exclusive_scope"] == "host" and not self._root_user:
+            raise PlanError(
+                "exclusive=true requires root, because other users cannot see all containers and processes. "
+                "Set become: true, or set exclusive_scope: user to count only the containers of this user's engines."
+            )
+
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         # Check mode writes nothing, not even a lock file.
@@ -231,29 +247,32 @@ class Planner:
             with self._reservations.locked():
                 yield
 
-    def _holders(self, request: Request) -> list[Holder]:
-        """List the other containers that hold GPUs.
+    def _use(self, request: Request) -> GpuUse:
+        """Return what holds the GPUs, without this container.
 
         The engines are read inside the lock. Otherwise, the list could lack a container that started after its run
         released the reservation.
         """
-        found = []
-        ignored = set(self._params["exclusive_ignore"] or ())
-        all_engines = self._params["exclusive"] or request.kind == "count"
+        listed = []
+        everything = self._params["exclusive"] or request.kind == "count" or bool(self._conditions.idle)
         for name, engine in self._engines.items():
             other = name != self._engine.name
-            if other and (not all_engines or engine.unavailable_reason()):
+            if other and (not everything or engine.unavailable_reason()):
                 continue
-            for container in self._other_engine_containers(engine) if other else engine.containers():
-                container_name = inspection.name_of(container)
-                if container_name in ignored or (name, container_name) == (self._engine.name, self._name):
-                    continue
-                holder = self._accelerator.holder(container, engine.state())
-                if holder is not None:
-                    found.append(holder)
-        reserved = self._reservations.holders(exclude=(self._engine.name, self._name))
+            containers = self._other_engine_containers(engine) if other else engine.containers()
+            listed += [self._accelerator.holder(container, engine.state()) for container in containers]
+        own = (self._engine.name, self._name)
         # A container that is being recreated holds both its present GPUs and its reserved ones.
-        return merge_holders([*found, *(holder for holder in reserved if holder.name not in ignored)])
+        listed += self._reservations.holders(exclude=own)
+        return self._accelerator.use(
+            listed,
+            whole_host=everything and self._root_user and self._scope_is_host(),
+            ignored=[*(self._params["exclusive_ignore"] or ()), *self._extras.ignored],
+            own=own,
+        )
+
+    def _scope_is_host(self) -> bool:
+        return self._params["exclusive_scope"] == "host"
 
     def _other_engine_containers(self, engine: Docker | Podman) -> list[dict]:
         """List the containers of the engine that does not run this container.
@@ -280,56 +299,83 @@ class Planner:
         reason: str,
         image: Image | None,
         env: Mapping[str, str],
-        holders: Sequence[Holder],
+        use: GpuUse,
     ) -> Assignment:
         """Select the units and the isolation."""
-        state = self._engine.state()
         inventory = self._accelerator.inventory
         current = self._existing.current_gpus()
         exclusive = self._params["exclusive"]
         units = select_units(
             request,
             inventory,
-            Conditions(**(self._params["conditions"] or {})),
+            self._conditions,
             exclusive=exclusive,
-            holders=holders,
+            holders=use.holders,
             current=current.uuids,
+            running=self._existing.is_running,
+            busy=use.busy,
             topology=self._accelerator.topology,
         )
-        capabilities = self._params["capabilities"]
-        effective = capabilities or driver_capabilities(env)
-        choice = self._accelerator.choose_isolation(
-            self._params["isolation"], state, units, effective, current.isolation
+        choice, access, warnings = self._give_access(
+            self._engine, self._user_options, units, image=image, env=env, current=current.isolation
         )
-        names = container_options.NAMES[self._engine.name]
-        risk_options = {
-            key: self._user_options.get(names.get(key, key))
-            for key in ("privileged", "restart_policy", "security_opts", "userns")
-        }
-        warnings = self._accelerator.risks(choice.name, state, units, risk_options)
-        if image is not None:
-            warnings += self._accelerator.check_image(image, env, units, choice.name)
         if not exclusive:
-            warnings += _sharing_warnings(units, holders)
-        elif not self._root_user:
-            warnings.append(
-                "exclusive: Podman containers and reservations of other users are not visible. Run as root to include "
-                "them."
-            )
+            warnings += sharing_warnings(units, use.holders)
+        elif self._scope_is_host():
+            warnings += [f"exclusive: {limit}" for limit in use.limits(units)]
         description = f"{', '.join(str(unit) for unit in units)}: {choice.reason}"
         unusable = describe_unusable(inventory) if request.kind == "count" else ""
         skipped = f"Unusable GPUs were skipped: {unusable}" if unusable else ""
+        scope = "" if not exclusive or self._scope_is_host() else _USER_SCOPE
         return Assignment(
             units=units,
             isolation=choice.name,
-            reason=". ".join(part for part in (reason, description, skipped) if part),
-            access=self._accelerator.access(
-                choice.name, state, units, effective if choice.name == "volume" else capabilities, env=env
-            ),
-            capabilities=capabilities,
+            reason=". ".join(part for part in (reason, description, skipped, scope) if part),
+            access=access,
+            capabilities=self._params["capabilities"],
             exclusive=bool(units) and exclusive,
             warnings=warnings,
         )
+
+    def _give_access(
+        self,
+        engine: Docker | Podman,
+        user_options: Mapping[str, Any],
+        units: Sequence[Unit],
+        *,
+        image: Image | None,
+        env: Mapping[str, str],
+        current: str | None = None,
+    ) -> tuple[Choice, Access, list[str]]:
+        """Choose the isolation of the units in an engine. Return it with the access and the warnings."""
+        state = engine.state()
+        capabilities = self._params["capabilities"]
+        effective = capabilities or self._accelerator.available_capabilities(driver_capabilities(env))
+        choice = self._accelerator.choose_isolation(
+            self._params["isolation"],
+            state,
+            units,
+            effective,
+            current,
+            needs_graphics=any(name in graphics.CAPABILITIES for name in capabilities or ()),
+        )
+        names = container_options.NAMES[engine.name]
+        risk_options = {
+            key: user_options.get(names.get(key, key))
+            for key in ("privileged", "restart_policy", "security_opts", "userns")
+        }
+        verdict = self._accelerator.check_image(image, env, units, choice.name, state) if image else Verdict()
+        access = self._accelerator.access(
+            choice.name,
+            state,
+            units,
+            effective if choice.name == VOLUME else capabilities,
+            env=env,
+            libraries=self._accelerator.libraries(engine, self._params, user_options),
+            needs_compat=verdict.needs_compat,
+        )
+        risks = self._accelerator.risks(choice.name, state, units, risk_options)
+        return choice, access, [*risks, *verdict.warnings, *access.warnings]
 
     # -- container -----------------------------------------------------------------------------------------------
 
@@ -353,6 +399,7 @@ class Planner:
     def _plan_container(self, image: Image | None, assignment: Assignment) -> dict[str, Any]:
         existing = self._existing
         state = self._params["state"]
+        assignment.features = self._features
         before = existing.summary()
         reasons = existing.recreate_reasons(assignment, image)
         recreate = bool(reasons)
@@ -368,8 +415,9 @@ class Planner:
             "exclusive": assignment.exclusive,
             "recreate": reasons,
         }
+        allowed = (*assignment.access.devices, *self._extras.devices)
         assignment.warnings += container_options.isolation_bypass_warnings(
-            self._engine.name, self._user_options, self._engine.state(), assignment.uuids, assignment.access.devices
+            self._engine.name, self._user_options, self._engine.state(), assignment.uuids, allowed
         )
         options = container_options.module_arguments(
             self._engine.name,
@@ -379,7 +427,7 @@ class Planner:
             image=self._params["image"],
             state=state,
             # Engines cannot change labels, so an unchanged container keeps its own.
-            labels=existing.gpufleet_labels if unchanged else _labels(assignment),
+            labels=existing.gpufleet_labels if unchanged else assignment.labels(),
             image_env=image.env if image else {},
             kept_requests=() if recreate else existing.device_requests,
         )
@@ -393,7 +441,9 @@ class Planner:
         result["gpu_assignment"]["changes"] = reasons
         # The engine's module would have to pull a missing image to predict the change.
         result["predicted"] = self._check_mode and image is None
-        result["driver_volume"] = self._plan_driver_volume(assignment)
+        result["driver_volume"] = self._accelerator.driver_volume(
+            [(self._engine, assignment.access)], self._params, self._user_options
+        )
         self._refuse_ambiguous_name()
         result["token"] = self._reserve(assignment)
         return result
@@ -406,38 +456,13 @@ class Planner:
         """
         if self._check_mode or not assignment.units:
             return None
-        lifetime = LIFETIME + self._stop_timeout()
+        lifetime = LIFETIME + container_options.stop_timeout(self._user_options, self._existing.stop_timeout)
         return self._reservations.reserve(
             self._engine.name, self._name, assignment.uuids, self._params["exclusive"], lifetime
         )
 
-    def _stop_timeout(self) -> int:
-        """Return the seconds that the engine waits for the container to stop."""
-        values = (
-            self._user_options.get("stop_timeout"),
-            self._user_options.get("stop_time"),
-            self._existing.stop_timeout,
-        )
-        return max((int(value) for value in values if str(value).isdigit()), default=0)
-
-    def _plan_driver_volume(self, assignment: Assignment) -> dict[str, Any] | None:
-        """Return the arguments that create the driver volume, or None if it is complete or not used."""
-        name = assignment.access.driver_volume
-        if name is None:
-            return None
-        volume = self._engine.volume(name)
-        if volume is not None and volume.device and self._accelerator.has_driver_files(volume.device):
-            return None
-        arguments: dict[str, Any] = {"engine": [self._engine.name], "path": self._params["driver_volume_path"]}
-        if self._user_options.get("docker_host"):
-            arguments["docker_host"] = self._user_options["docker_host"]
-        return arguments
-
-    def _options_without_create(self) -> dict[str, Any]:
-        """Return the user's options that apply when a container is stopped or removed."""
-        engine = self._engine.name
-        keys = {*container_options.CONNECTION_OPTIONS[engine], *container_options.REMOVAL_OPTIONS[engine]}
-        return {key: value for key, value in self._user_options.items() if key in keys}
+    def _removal_options(self) -> dict[str, Any]:
+        return container_options.removal_options(self._engine.name, self._user_options)
 
     def _build_plan(
         self, module_args: dict[str, Any], assignment: Assignment, before: dict[str, Any], after: dict[str, Any]
@@ -452,26 +477,3 @@ class Planner:
             container_id=self._existing.identifier,
             warnings=self._warnings,
         )
-
-
-def _labels(assignment: Assignment) -> dict[str, str]:
-    if not assignment.units:
-        return {}
-    labels = {
-        inspection.LABEL_GPUS: ",".join(sorted(assignment.uuids)),
-        inspection.LABEL_ISOLATION: assignment.isolation,
-    }
-    if assignment.capabilities is not None:
-        labels[inspection.LABEL_CAPABILITIES] = ",".join(sorted(assignment.capabilities))
-    if assignment.exclusive:
-        labels[inspection.LABEL_EXCLUSIVE] = "true"
-    return labels
-
-
-def _sharing_warnings(units: Sequence[Unit], holders: Sequence[Holder]) -> list[str]:
-    return [
-        f"{unit} is shared with {holder}, which requested exclusive use."
-        for unit in units
-        for holder in holders_of(unit, holders)
-        if holder.exclusive
-    ]

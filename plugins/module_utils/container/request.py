@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,12 +34,18 @@ class Request:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Conditions that every selected GPU must meet."""
+    """Conditions that every selected GPU must meet.
+
+    Free memory, health and processes are the present state of a GPU. A running container keeps its GPUs in any state.
+    """
 
     memory_min_mib: int | None = None
     model: str | None = None
     numa_node: int | None = None
     mig_profile: str | None = None
+    memory_free_min_mib: int | None = None
+    health: str | None = None
+    idle: bool | None = None
 
     def mismatch(self, unit: Unit) -> str | None:
         """Return why a unit does not meet the conditions, or None if it does."""
@@ -55,15 +61,50 @@ class Conditions:
             return f"is on NUMA node {unit.gpu.numa_node}, not {self.numa_node}"
         return None
 
+    def present_mismatch(self, unit: Unit, busy: Mapping[str, Sequence[str]]) -> str | None:
+        """Return why a unit does not meet the conditions on its present state, or None. `busy`: see holders.GpuUse."""
+        free = unit.memory_free_mib if unit.is_mig else unit.gpu.memory_free_mib
+        if self.memory_free_min_mib is not None and free is None:
+            return "does not report its free memory"
+        if self.memory_free_min_mib is not None and free < self.memory_free_min_mib:
+            return f"has {free} MiB of free memory, less than {self.memory_free_min_mib}"
+        if self.health == "ok" and unit.gpu.health_state != "ok":
+            reasons = "; ".join(unit.gpu.health_reasons) or "no reason given"
+            return f"is {unit.gpu.health_state}: {reasons}"
+        if self.idle and unit.gpu.processes is None:
+            return "may be in use: the driver does not list its processes"
+        if self.idle and unit.uuid in busy:
+            return f"is used by {', '.join(busy[unit.uuid])}"
+        return None
+
     def __str__(self) -> str:
         templates = {
             "memory_min_mib": "at least {} MiB of memory",
+            "memory_free_min_mib": "at least {} MiB of free memory",
             "model": "model {}",
             "numa_node": "NUMA node {}",
             "mig_profile": "MIG profile {}",
+            "health": "health {}",
+            "idle": "no process",
         }
-        given = [text.format(value) for key, text in templates.items() if (value := getattr(self, key)) is not None]
-        return ", ".join(given)
+        values = {key: getattr(self, key) for key in templates}
+        # The values that set no condition.
+        no_condition = {"health": "degraded", "idle": False}
+        return ", ".join(
+            text.format(values[key])
+            for key, text in templates.items()
+            if values[key] is not None and values[key] != no_condition.get(key)
+        )
+
+
+def required_subsets(request: Request, conditions: Conditions, *, exclusive: bool) -> set[str]:
+    """Return the subsets of nvidia_gpu_facts that the selection requires in addition to those of every request."""
+    subsets = {"topology"} if request.kind == "count" else set()
+    if request.kind == "count" or exclusive or conditions.idle:
+        subsets.add("processes")
+    if conditions.memory_free_min_mib is not None:
+        subsets.add("mig")  # The free memory of MIG devices. That of GPUs is always read.
+    return subsets
 
 
 def parse_request(value: Any) -> Request:

@@ -16,11 +16,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
     CDI,
     DEVICE_REQUESTS,
     RUNTIME,
-    RUNTIME_CONFIG,
     VOLUME,
     Host,
     read_text,
     requests_use_cdi,
+    runtime_mode,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
 
@@ -30,7 +30,7 @@ _CDI_BEFORE_RESTORE = (28, 2)
 # second one for GPUs (containers/container-selinux, 6dfcb38).
 _BOOLEANS = ("container_use_devices", "container_use_xserver_devices")
 OWN_LABEL, HOST_LABEL, UNKNOWN_LABEL = "container", "host", "unknown"
-# The label by the mode of NVIDIA's runtime. The mode auto means legacy or jit-cdi, depending on the toolkit's version.
+# The label by the mode of NVIDIA's runtime. The mode auto of an unknown version of the toolkit is legacy or jit-cdi.
 _MODES = {"cdi": OWN_LABEL, "jit-cdi": OWN_LABEL, "legacy": HOST_LABEL}
 _CAUSES = {
     HOST_LABEL: "because the nodes keep the host's label",
@@ -95,8 +95,7 @@ def node_label(name: str, engine: EngineState, host: Host, userns: str | None = 
         return OWN_LABEL if requests_use_cdi(engine, host) else HOST_LABEL
     if name != RUNTIME:
         return OWN_LABEL
-    mode = re.search(r"^\s*mode\s*=\s*[\"']([\w-]+)[\"']", host.read(RUNTIME_CONFIG), re.MULTILINE)
-    return _MODES.get(mode.group(1) if mode else "", UNKNOWN_LABEL)
+    return _MODES.get(runtime_mode(host) or "", UNKNOWN_LABEL)
 
 
 def _has_other_type(options: Mapping[str, Any]) -> bool:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder, holders_of
@@ -22,6 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.topology 
 # Above this number of possible sets, the search grows one set from each GPU instead of comparing all sets.
 _EXHAUSTIVE_LIMIT = 20000
 _NO_CONDITIONS = Conditions()
+_NOTHING_BUSY: Mapping[str, Sequence[str]] = {}
 _NO_TOPOLOGY = Topology()
 
 
@@ -33,20 +35,24 @@ def select_units(
     exclusive: bool = False,
     holders: Collection[Holder] = (),
     current: Collection[str] = (),
+    running: bool = False,
+    busy: Mapping[str, Sequence[str]] = _NOTHING_BUSY,
     topology: Topology = _NO_TOPOLOGY,
 ) -> list[Unit]:
     """Return the units that satisfy a request. Raise SelectionError if the host cannot satisfy it.
 
-    `holders` are the other containers. `current` are the container's own GPUs, which a count selects first.
+    `holders` are the others that hold GPUs, `busy` the processes of others by UUID. `current` are the container's own
+    GPUs, which a count selects first. If it is `running`, it keeps them in spite of their present state.
     """
     if request.kind == "none":
         return []
     if not inventory.gpus:
         raise SelectionError("GPUs are requested, but the driver reports no GPU on this host.")
+    accepted = _Filter(conditions, busy, frozenset(current) if running else frozenset())
     if request.kind == "count":
-        free, load = _free_units(request.count, inventory, conditions, holders, exclusive)
+        free, load = _free_units(request.count, inventory, accepted, holders, exclusive)
         return _best_set(free, request.count, frozenset(current), load, topology)
-    units = _named_units(request, inventory, conditions) if request.selectors else _all_units(inventory, conditions)
+    units = _named_units(request, inventory, accepted) if request.selectors else _all_units(inventory, accepted)
     if exclusive:
         _refuse_held(units, holders)
     return units
@@ -61,12 +67,35 @@ def _describe_host(inventory: Inventory, conditions: Conditions = _NO_CONDITIONS
     return f"This host has {inventory.describe(with_numa=conditions.numa_node is not None)}."
 
 
-def _all_units(inventory: Inventory, conditions: Conditions) -> list[Unit]:
-    units = [unit for unit in inventory.units if conditions.mismatch(unit) is None]
+class _Filter(NamedTuple):
+    """The conditions, and what they are compared with. `kept` are the GPUs of the running container."""
+
+    conditions: Conditions
+    busy: Mapping[str, Sequence[str]]
+    kept: frozenset[str]
+
+    def mismatch(self, unit: Unit) -> str | None:
+        """Return why a unit is rejected, or None."""
+        return self.conditions.mismatch(unit) or self._present_mismatch(unit)
+
+    def describe_rejected(self, units: Iterable[Unit]) -> str:
+        """List the units that are rejected because of their present state."""
+        fitting = [unit for unit in units if self.conditions.mismatch(unit) is None]
+        rejected = "; ".join(f"{unit} {reason}" for unit in fitting if (reason := self._present_mismatch(unit)))
+        return f"Rejected: {rejected}. " if rejected else ""
+
+    def _present_mismatch(self, unit: Unit) -> str | None:
+        return None if unit.uuid in self.kept else self.conditions.present_mismatch(unit, self.busy)
+
+
+def _all_units(inventory: Inventory, accepted: _Filter) -> list[Unit]:
+    units = [unit for unit in inventory.units if accepted.mismatch(unit) is None]
     if not units:
+        conditions = accepted.conditions
         host = _describe_host(inventory, conditions)
+        rejected = accepted.describe_rejected(inventory.units)
         raise SelectionError(
-            f"No GPU on this host meets the conditions ({conditions}). {host} Change conditions."
+            f"No GPU on this host meets the conditions ({conditions}). {rejected}{host} Change conditions."
             if str(conditions)
             else f"This host has no GPU or MIG device that can be assigned to a container. {host}"
         )
@@ -75,14 +104,19 @@ def _all_units(inventory: Inventory, conditions: Conditions) -> list[Unit]:
     return units
 
 
-def _named_units(request: Request, inventory: Inventory, conditions: Conditions) -> list[Unit]:
+def _named_units(request: Request, inventory: Inventory, accepted: _Filter) -> list[Unit]:
     units: dict[str, Unit] = {}
     for selector in request.selectors:
         unit = find_unit(selector, inventory)
         refuse_lost(unit.gpu)
-        mismatch = conditions.mismatch(unit)
-        if mismatch:
-            raise SelectionError(f"{unit} is requested but {mismatch}. Request another GPU, or change conditions.")
+        if unit.gpu.unusable_reason:
+            raise SelectionError(
+                f"{unit} is requested but cannot be used: {unit.gpu.unusable_reason}. Repair the GPU, or request "
+                "another GPU."
+            )
+        reason = accepted.mismatch(unit)
+        if reason:
+            raise SelectionError(f"{unit} is requested but {reason}. Request another GPU, or change conditions.")
         units[unit.uuid] = unit
     return sorted(units.values(), key=lambda unit: unit.order)
 
@@ -91,20 +125,18 @@ def _refuse_held(units: Sequence[Unit], holders: Collection[Holder]) -> None:
     held = [f"{unit} is held by {holder}" for unit in units for holder in holders_of(unit, holders)]
     if held:
         raise SelectionError(
-            f"exclusive: {'; '.join(held)}. Stop the container, request other GPUs, or remove exclusive."
+            f"exclusive: {'; '.join(held)}. Stop the container or process, request other GPUs, or remove exclusive."
         )
 
 
 def _free_units(
-    count: int, inventory: Inventory, conditions: Conditions, holders: Collection[Holder], exclusive: bool
+    count: int, inventory: Inventory, accepted: _Filter, holders: Collection[Holder], exclusive: bool
 ) -> tuple[list[Unit], dict[str, int]]:
     """Return the units that a count can select from, and the number of containers that hold each unit."""
+    conditions = accepted.conditions
     whole = conditions.mig_profile is None
-    fitting = [
-        unit
-        for unit in inventory.units
-        if unit.is_mig is not whole and not unit.gpu.unusable_reason and conditions.mismatch(unit) is None
-    ]
+    usable = [unit for unit in inventory.units if unit.is_mig is not whole and not unit.gpu.unusable_reason]
+    fitting = [unit for unit in usable if accepted.mismatch(unit) is None]
     unusable = describe_unusable(inventory)
     unusable_note = f"Unusable: {unusable}. " if unusable else ""
     requested = f"{count} {'GPU' if whole else 'MIG device'}{'s' if count != 1 else ''}"
@@ -117,7 +149,7 @@ def _free_units(
         advice = advice or ["set conditions.mig_profile to request a MIG device", "disable MIG"]
         raise SelectionError(
             f"{requested}, but {f'only {len(fitting)}' if fitting else 'none'} can be assigned. {unusable_note}"
-            f"{_describe_host(inventory, conditions)} {_join_advice(advice)}."
+            f"{accepted.describe_rejected(usable)}{_describe_host(inventory, conditions)} {_join_advice(advice)}."
         )
     holders_by_uuid = {unit.uuid: holders_of(unit, holders, inventory) for unit in fitting}
     # A count never shares a GPU that another container uses exclusively.
@@ -133,7 +165,7 @@ def _free_units(
             f"{'exclusive: ' if exclusive else ''}{requested}, but only {len(free)} of {len(fitting)} "
             f"{'is' if len(free) == 1 else 'are'} free. In use: {in_use}. "
             f"Free: {', '.join(map(str, free)) or 'none'}. {unusable_note}"
-            f"{_join_advice(['stop a container', *fewer, *(['remove exclusive'] if exclusive else [])])}."
+            f"{_join_advice(['stop a container or process', *fewer, *(['remove exclusive'] if exclusive else [])])}."
         )
     return free, {uuid: len(held) for uuid, held in holders_by_uuid.items()}
 

@@ -45,6 +45,23 @@ def read(root: str) -> dict[str, t.Any]:
     return {"containers": dict(sorted(containers.items())), "rootless_docker": sorted(rootless)}
 
 
+def engine_of(words: list[str]) -> str | None:
+    """Return the engine of a container from the command of its shim or monitor. None: another command."""
+    name = os.path.basename(words[0]) if words else ""
+    known = dict(zip(words, words[1:]))
+    if name.startswith("containerd-shim"):
+        address = known.get("-address") or known.get("--address") or ""
+        for start, owner in _OWN_CONTAINERD.items():
+            if address.startswith(start) or words[0].startswith(start):
+                return owner
+        namespace = known.get("-namespace") or known.get("--namespace") or ""
+        return _NAMESPACES.get(namespace, "containerd")
+    if name == "conmon":
+        # Only Podman has a command to clean up. Other arguments, such as the name of a pod, can be any text.
+        return "podman" if os.path.basename(known.get("--exit-command", "")) == "podman" else "crio"
+    return None
+
+
 def _numbers(proc: str) -> list[str]:
     try:
         return [name for name in os.listdir(proc) if name.isdigit()]
@@ -60,20 +77,9 @@ def _command(proc: str, pid: str) -> list[str]:
 
 
 def _engine(words: list[str], user: int) -> str | None:
-    """Return the engine of a container from the command of its shim or monitor."""
-    name = os.path.basename(words[0]) if words else ""
-    known = dict(zip(words, words[1:]))
-    if name.startswith("containerd-shim"):
-        address = known.get("-address") or known.get("--address") or ""
-        for start, owner in _OWN_CONTAINERD.items():
-            if address.startswith(start) or words[0].startswith(start):
-                return owner
-        namespace = known.get("-namespace") or known.get("--namespace") or ""
-        return "rootless" if user else _NAMESPACES.get(namespace, "containerd")
-    if name == "conmon":
-        # Only Podman has a command to clean up. Other arguments, such as the name of a pod, can be any text.
-        return "podman" if os.path.basename(known.get("--exit-command", "")) == "podman" else "crio"
-    return None
+    """Return the engine of a container, which is rootless if the shim of the system's containerd has a user."""
+    engine = engine_of(words)
+    return "rootless" if user and engine in (*_NAMESPACES.values(), "containerd") else engine
 
 
 def _namespace(proc: str, pid: str) -> str | None:

@@ -63,14 +63,14 @@ class Docker:
 
     name = "docker"
 
-    def __init__(self, host: str = DOCKER_HOST) -> None:
+    def __init__(self, host: str = DOCKER_HOST, timeout: float = TIMEOUT) -> None:
         parts = urlsplit(host)
         # None if Docker listens on the network.
         self.socket = parts.path if parts.scheme == "unix" else None
         if parts.scheme == "unix" and parts.path:
-            self._connect = lambda: UnixConnection(parts.path, TIMEOUT)
+            self._connect = lambda: UnixConnection(parts.path, timeout)
         elif parts.scheme in {"tcp", "http"} and parts.hostname:
-            self._connect = lambda: http.client.HTTPConnection(parts.hostname, parts.port or 2375, timeout=TIMEOUT)
+            self._connect = lambda: http.client.HTTPConnection(parts.hostname, parts.port or 2375, timeout=timeout)
         else:
             raise EngineError(f"docker_host={host} is not valid. Use unix:///path or tcp://host:port.")
         self._host = host

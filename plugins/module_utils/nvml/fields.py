@@ -89,7 +89,10 @@ def read_gpu(nvml, index: int, subsets=()) -> dict:
             facts.update(read(gpu))
     if "mig" in subsets:
         facts["mig"] = mig.read_details(gpu, facts["mig"])
-    facts["health"] = health.judge(_health_indicators(gpu), list(gpu.failures.values()))
+    indicators = _health_indicators(gpu)
+    if "nvlink" in subsets:  # The subset has made the calls, which are too many for every run.
+        indicators["switch_links"] = links.switch_links(gpu)
+    facts["health"] = health.judge(indicators, list(gpu.failures.values()))
     return facts
 
 
@@ -188,7 +191,7 @@ def _health_indicators(gpu: Handle) -> dict:
         "performance_state": activity.performance_state(gpu),
         "gpu_percent": number(member(rates, "gpu"), most=100),
         "throttle_reasons": activity.throttle_reasons(gpu),
-        "fabric": links.fabric_state(gpu),
+        "fabric": {**links.fabric_state(gpu), **links.fabric_quality(gpu)},
     }
 
 

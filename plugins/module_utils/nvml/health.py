@@ -145,4 +145,28 @@ def fabric(indicators: dict) -> list[str]:
     return []
 
 
-_CHECKS = (_identity, _recovery, _memory, _errors, _pcie, _throttling, fabric)
+def _links(indicators: dict) -> list[str]:
+    links = indicators.get("switch_links")
+    if not links:
+        return []
+    return [
+        f"{links['down']} of {links['count']} NVLinks are down. Check the kernel log for Xid messages, then reset all "
+        "GPUs or reboot the host. If the links stay down, replace the GPU or the baseboard"
+    ]
+
+
+def _fabric_quality(indicators: dict) -> list[str]:
+    quality = indicators.get("fabric") or {}
+    reasons = []
+    if quality.get("bandwidth_degraded"):
+        reasons.append(
+            "the bandwidth of the NVLink fabric is degraded. Check the NVLinks and the log of the fabric manager"
+        )
+    if quality.get("routes_unhealthy"):
+        reasons.append(
+            "routes of the NVLink fabric are unhealthy. Check the NVSwitches and the log of the fabric manager"
+        )
+    return reasons
+
+
+_CHECKS = (_identity, _recovery, _memory, _errors, _pcie, _throttling, _links, fabric, _fabric_quality)

@@ -90,6 +90,19 @@ def read_nvlink(gpu: Handle) -> dict:
     }
 
 
+def switch_links(gpu: Handle) -> dict | None:
+    """Return how many NVLinks of a GPU are down, if its active NVLinks lead to switches.
+
+    All links of such a GPU lead to switches, so that each one must be active. Links to other GPUs can be missing: a
+    bridge may not be installed, or a virtual machine may not have the other GPU.
+    """
+    states = [flag(gpu.call("nvmlDeviceGetNvLinkState", link)) for link in range(_nvlink_count(gpu))]
+    if True not in states or False not in states:
+        return None
+    remote = choice(gpu.call("nvmlDeviceGetNvLinkRemoteDeviceType", states.index(True)), NVLINK_REMOTE_TYPES)
+    return {"down": states.count(False), "count": len(states) - states.count(None)} if remote == "switch" else None
+
+
 def _nvlink_count(gpu: Handle) -> int:
     """Return how many links to read. If NVML returns no count but the first link answers, read the maximum."""
     count = number(gpu.read_field(_FIELD_NVLINK_COUNT), most=MAX_NVLINKS)
@@ -132,15 +145,24 @@ def read_fabric(gpu: Handle) -> dict:
     info = _fabric_info(gpu)
     fabric = fabric_state(gpu)
     completed = fabric["state"] == "completed"
-    mask = number(member(info, "healthMask"))
     return {
         "fabric": {
             **fabric,
             "cluster_uuid": _uuid(member(info, "clusterUuid")) if completed else None,
             "clique_id": number(member(info, "cliqueId")) if completed else None,
-            "bandwidth_degraded": {1: True, 2: False}.get(int(mask) & 0x3) if mask is not None else None,
+            **fabric_quality(gpu),
         }
     }
+
+
+def fabric_quality(gpu: Handle) -> dict:
+    """Return what the fabric manager reports about the fabric of a GPU (NVML_GPU_FABRIC_HEALTH_MASK_* of NVML)."""
+    mask = number(member(_fabric_info(gpu), "healthMask"))
+
+    def reported(shift: int) -> bool | None:
+        return None if mask is None else {1: True, 2: False}.get(int(mask) >> shift & 0x3)
+
+    return {"bandwidth_degraded": reported(0), "routes_unhealthy": reported(4)}
 
 
 def fabric_state(gpu: Handle) -> dict:

@@ -124,7 +124,9 @@ def _obstacle(
 def _road(isolation: str, engine: EngineState, host: Host, units: Sequence[Unit]) -> Road:
     if isolation == DEVICE_REQUESTS:
         return Road(engine.name, isolation, gpus=True)
-    given = container_access.access(isolation, engine, host, units, DEFAULT_CAPABILITIES, env={})
+    # One mount instead of many: the program of the proof gets LD_LIBRARY_PATH.
+    libraries = container_access.Libraries(mode=VOLUME, directory="")
+    given = container_access.access(isolation, engine, host, units, DEFAULT_CAPABILITIES, env={}, libraries=libraries)
     if isolation == RUNTIME:
         env = ("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility")
         # containerd's client takes the program of the runtime.

@@ -31,6 +31,7 @@ def gpu(index, **changes):
         "compute_capability": "8.0",
         "brand": "nvidia",
         "compute_mode": "default",
+        "processes": [],
         "mig": {"enabled": False, "pending": False, "devices": []},
         "health": {"state": "ok", "reasons": []},
     }

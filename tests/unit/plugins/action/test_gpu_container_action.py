@@ -60,6 +60,9 @@ class Host:
         return self
 
     def execute(self, module_name, module_args, task_vars, **_options):
+        # The tests see the private arguments beside those of the task.
+        module_args = {**module_args, **module_args.get("x_private", {})}
+        module_args.pop("x_private", None)
         phase = module_args.get("_phase")
         key = f"{module_name}:{phase}" if phase else module_name
         self.calls.append((key, module_args))
@@ -405,9 +408,22 @@ def test_missing_pynvml_on_host_and_controller_fails_with_instructions(host, mon
 
 def test_task_cannot_set_private_options(host):
     host.answer(f"{PLANNER}:plan", {"plan": plan()}).answer(DOCKER, {"changed": False})
-    host.run(_phase="release", _token="x", _pulled=True)
+    host.run(_phase="release", _token="x", _pulled=True, x_private={"_phase": "release", "_token": "x"})
     assert host.calls[0][1] == {"name": "c", "image": "i", "_phase": "plan"}
 
 
 def test_plugin_extends_the_action_that_sends_the_binding():
     assert issubclass(gpu_container.ActionModule, nvml_binding.NvmlAction)
+
+
+def test_rendered_arguments_are_returned_without_a_call_of_the_engines_module(host):
+    rendered = {"docker_args": ["--device=/dev/nvidia0"], "podman_args": None, "compose": {"services": {}}}
+    volume = {"engine": ["docker"], "path": "/v"}
+    host.answer(
+        f"{PLANNER}:plan", {"plan": plan(nothing_to_do=True, module_args={}, rendered=rendered, driver_volume=volume)}
+    )
+    host.answer(VOLUME, {"changed": True, "volume": {"name": "nvidia_driver_1"}})
+    result = host.run(state="rendered")
+    assert host.modules == [f"{PLANNER}:plan", VOLUME]
+    assert {key: result[key] for key in rendered} == rendered
+    assert (result["changed"], result["container"]) == (True, {})

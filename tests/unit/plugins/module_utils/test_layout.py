@@ -33,6 +33,8 @@ ORDER = [
     "cuda",
     "toolkit",
     "container",
+    "usage",
+    "rendering",
     "proof",
     "observe",
     "site",

@@ -49,9 +49,23 @@ def test_example_is_a_valid_task(place, number):
         container_options.user_options(engine, taken, taken["engine_options"])
 
 
+def test_reference_starts_with_the_options_of_users():
+    # ansible-doc sorts options by name.
+    described = yaml.safe_load(gpu_container.DOCUMENTATION)["options"]
+    private = [
+        name
+        for name in sorted(described)
+        if described[name]["description"].__class__ is str and described[name]["description"].startswith("Private")
+    ]
+    assert private == sorted(described)[-len(private) :]
+
+
 @pytest.mark.parametrize(
     ("subject", "is_one"),
     [
+        ("a public framework image", lambda task: "pytorch/pytorch:" in str(task.get("image"))),
+        ("a Deep Learning Container", lambda task: "deep-learning-containers/" in str(task.get("image"))),
+        ("arguments for a container started by other means", lambda task: task.get("state") == "rendered"),
         ("one GPU by UUID", lambda task: str(task.get("gpus", [""])).startswith("['GPU-")),
         ("near GPUs exclusively", lambda task: task.get("gpus") == 2 and task.get("exclusive")),
         ("a MIG slice", lambda task: task.get("gpus") == ["0:1"]),

@@ -107,6 +107,59 @@ MIXED_ALL = {*MIG_UUIDS, *UUIDS[1:]}
         (docker("26.1"), container("c", DeviceRequests=[cdi("nvidia.com/gpu=all")]), WHOLE, ALL, "cdi"),
         (docker("26.1"), container("c", DeviceRequests=[cdi("nvidia.com/gpu=0:1")]), MIXED, {MIG_UUIDS[1]}, "cdi"),
         (docker("26.1"), container("c", DeviceRequests=[cdi("vendor.com/net=eth0")]), WHOLE, set(), "none"),
+        (docker("29.2"), container("c", DeviceRequests=[cdi("runtime.nvidia.com/gpu=1")]), WHOLE, {UUIDS[1]}, "cdi"),
+        (docker("29.2"), container("c", DeviceRequests=[cdi("management.nvidia.com/gpu=all")]), WHOLE, ALL, "cdi"),
+        (podman(), podman_made("--device", "management.nvidia.com/gpu=all"), WHOLE, ALL, "cdi"),
+        # Every capability of NVIDIA's driver in Docker selects this driver.
+        (
+            docker(),
+            container("c", DeviceRequests=[request(Capabilities=[["compute"]], Count=-1)]),
+            WHOLE,
+            ALL,
+            "device_requests",
+        ),
+        (
+            docker(),
+            container("c", DeviceRequests=[request(Driver="nvidia.cdi", Capabilities=None, DeviceIDs=["1"])]),
+            WHOLE,
+            {UUIDS[1]},
+            "device_requests",
+        ),
+        (
+            docker(),
+            container("c", DeviceRequests=[request(Driver="amd", DeviceIDs=["1"])]),
+            WHOLE,
+            set(),
+            "none",
+        ),
+        # NVIDIA's runtime gives all GPUs to the oldest images of CUDA, which do not request any.
+        (NVIDIA, container("c", env=["CUDA_VERSION=8.0"], Runtime="nvidia"), WHOLE, ALL, "runtime"),
+        (
+            NVIDIA,
+            container("c", env=["CUDA_VERSION=12.4", "NVIDIA_REQUIRE_CUDA=cuda>=12.4"], Runtime="nvidia"),
+            WHOLE,
+            set(),
+            "none",
+        ),
+        (
+            NVIDIA,
+            container("c", env=["CUDA_VERSION=8.0", "NVIDIA_VISIBLE_DEVICES="], Runtime="nvidia"),
+            WHOLE,
+            set(),
+            "none",
+        ),
+        (NVIDIA, container("c", env=["CUDA_VERSION=8.0"], Runtime="runc"), WHOLE, set(), "none"),
+        (
+            NVIDIA,
+            container(
+                "c",
+                mounts=[{"Destination": "/var/run/nvidia-container-devices/cdi/runtime.nvidia.com/gpu=2"}],
+                Runtime="nvidia",
+            ),
+            WHOLE,
+            {UUIDS[2]},
+            "runtime",
+        ),
         # Only NVIDIA's runtime reads the environment.
         (NVIDIA, container("c", env=["NVIDIA_VISIBLE_DEVICES=all"], Runtime="nvidia"), WHOLE, ALL, "runtime"),
         (
@@ -260,13 +313,24 @@ def test_alias_of_a_gpu_node_counts(paths, uuids):
     found = assigned_gpus(made, docker(), WHOLE, MINORS, nodes=lambda path: [names[path]])
     assert set(found.uuids) == uuids
     holder = as_holder(made, docker(), WHOLE, MINORS, nodes=lambda path: [names[path]])
-    assert (set(holder.uuids) if holder else set()) == uuids
+    assert holder.uuids == uuids
 
 
 def test_holder_combines_all_isolations():
     made = container("c", Devices=nodes("/dev/nvidia0"), DeviceRequests=[request(DeviceIDs=["0"])])
     assert as_holder(made, docker(), WHOLE, MINORS).uuids == {UUIDS[0], UUIDS[3]}
     assert assigned_gpus(made, docker(), WHOLE, MINORS).uuids == {UUIDS[0]}
+
+
+@pytest.mark.parametrize("engine", [docker("26.1"), podman()])
+def test_a_cdi_device_of_another_vendor_holds_the_gpus_of_its_nodes(engine):
+    made = container("c", DeviceRequests=[cdi("acme.com/slot=left", "acme.com/net=eth0")])
+    if engine.name == "podman":
+        made = podman_made("--device", "acme.com/slot=left", "--device", "/dev/fuse")
+    found = {"acme.com/slot=left": ("/dev/nvidia2", "/dev/nvidiactl")}
+    holder = as_holder(made, engine, WHOLE, MINORS, cdi_nodes=lambda name: found.get(name, ()))
+    assert holder.uuids == {UUIDS[1]}
+    assert as_holder(made, engine, WHOLE, MINORS).uuids == set()
 
 
 def test_devices_of_the_user_can_be_excluded():
@@ -365,8 +429,10 @@ def test_holder_describes_its_container():
     assert str(found) == "docker container trainer"
     waiting = container("t", status="exited", policy="always", Devices=nodes("/dev/nvidia2"))
     assert str(as_holder(waiting, podman(), WHOLE, {})) == "podman container t (exited, restart policy always)"
-    assert as_holder(container("t"), docker(), WHOLE, {}) is None
-    assert as_holder(container("t", status="exited", Devices=nodes("/dev/nvidia2")), docker(), WHOLE, {}) is None
+    assert found.identifier == "id-of-trainer"
+    assert as_holder(container("t"), docker(), WHOLE, {}).uuids == set()
+    stopped = container("t", status="exited", Devices=nodes("/dev/nvidia2"))
+    assert as_holder(stopped, docker(), WHOLE, {}).uuids == set()
 
 
 def test_mounts_nodes_and_labels_are_read():

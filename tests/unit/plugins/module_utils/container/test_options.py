@@ -12,10 +12,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.options i
     DEFAULT_PATH,
     NAMES,
     OptionError,
-    connection_options,
     docker_host,
     isolation_bypass_warnings,
     module_arguments,
+    removal_options,
     user_options,
     validate_name,
 )
@@ -339,10 +339,10 @@ def test_docker_host_is_found(options, environment, expected):
     assert docker_host(options, environment) == expected
 
 
-def test_connection_options_reach_every_module():
+def test_connection_options_reach_the_removal_of_a_container():
     options = {"docker_host": "unix:///x", "timeout": 5, "log_driver": "journald", "executable": "p"}
-    assert connection_options("docker", options) == {"docker_host": "unix:///x", "timeout": 5}
-    assert connection_options("podman", options) == {"executable": "p"}
+    assert removal_options("docker", options) == {"docker_host": "unix:///x", "timeout": 5}
+    assert removal_options("podman", options) == {"executable": "p"}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
+import shutil
 
 import pytest
 
@@ -16,11 +18,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Image, StoppedDocker
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.stopped import StoppedEngine, Use
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.features import FeatureError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     DRIVER,
     MIG_UUIDS,
@@ -35,9 +40,20 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     podman,
     slice_,
 )
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.process_tree import (
+    ALICE,
+    ALL_CAPABILITIES,
+    ProcessTree,
+    identifier,
+    numbers,
+)
 
 VOLUME_NAME = f"nvidia_driver_{DRIVER}"
 MOUNT = {"Name": VOLUME_NAME, "Destination": "/usr/local/nvidia", "RW": False}
+# The volume of these tests has one library.
+LIBRARY = f"libnvidia-ml.so.{DRIVER}"
+FILES = [f"/usr/lib/x86_64-linux-gnu/{LIBRARY}", f"/usr/lib64/{LIBRARY}"]
+MOUNTS = [MOUNT, *({"Source": f"/volume/lib64/{LIBRARY}", "Destination": path, "RW": False} for path in FILES)]
 NOTHING = {
     "exists": False,
     "running": False,
@@ -57,9 +73,10 @@ class Case:
         for path in (
             *CONTROL,
             *(f"/dev/nvidia{minor}" for minor in range(4)),
-            f"/volume/lib64/libnvidia-ml.so.{DRIVER}",
+            f"/volume/lib64/{LIBRARY}",
         ):
             self.file(path)
+        driver_tree.ubuntu(self.root, DRIVER)
         self.reservations = Reservations(str(tmp_path / "run"))
         self.docker = Engine(docker(), volumes={VOLUME_NAME: "/volume"})
         self.podman = Engine(podman(), absence="the command podman is not in PATH")
@@ -70,6 +87,16 @@ class Case:
         file = self.root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
+
+    def remove_driver(self):
+        shutil.rmtree(self.root / "usr/lib")
+        (self.root / "lib").unlink()
+
+    def upgrade(self, version):
+        """Install another driver and load it."""
+        self.remove_driver()
+        driver_tree.ubuntu(self.root, version)
+        self.facts["nvidia_driver"]["version"] = version
 
     def gather(self, subsets):
         self.asked.append(subsets)
@@ -98,7 +125,9 @@ class Case:
 
 
 @pytest.fixture
-def case(tmp_path):
+def case(tmp_path, monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(process_table, "device_numbers", numbers)
     return Case(tmp_path)
 
 
@@ -106,7 +135,7 @@ def given_gpu(index, name="ct", **options):
     """Return a container to which this module assigned a GPU with isolation=volume."""
     labels = {"gpufleet.gpus": UUIDS[index], "gpufleet.isolation": "volume", **options.pop("labels", {})}
     devices = nodes(*CONTROL, f"/dev/nvidia{3 - index}")
-    return container(name, labels=labels, mounts=[MOUNT], Devices=devices, **options)
+    return container(name, labels=labels, mounts=MOUNTS, Devices=devices, **options)
 
 
 def test_new_container_gets_the_device_node_of_its_gpu(case):
@@ -119,13 +148,12 @@ def test_new_container_gets_the_device_node_of_its_gpu(case):
         "pull": "never",
         "recreate": False,
         "restart": False,
-        "env": {
-            "A": "1",
-            "LD_LIBRARY_PATH": "/usr/local/nvidia/lib64:/usr/local/nvidia/lib",
-            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/nvidia/bin",
-        },
+        "env": {"A": "1"},
         "devices": [*CONTROL, "/dev/nvidia2"],
-        "volumes": [f"{VOLUME_NAME}:/usr/local/nvidia:ro"],
+        "volumes": [
+            f"{VOLUME_NAME}:/usr/local/nvidia:ro",
+            *(f"/volume/lib64/{LIBRARY}:{path}:ro" for path in FILES),
+        ],
         "labels": {"gpufleet.gpus": UUIDS[1], "gpufleet.isolation": "volume"},
     }
     assert plan["driver_volume"] is None
@@ -183,8 +211,9 @@ def test_fewer_gpus_recreate_the_container(case):
     "change",
     [
         {"mounts": []},
-        {"mounts": [{**MOUNT, "Name": "nvidia_driver_525.1"}]},
-        {"mounts": [{**MOUNT, "RW": True}]},
+        {"mounts": [{**MOUNT, "Name": "nvidia_driver_525.1"}, *MOUNTS[1:]]},
+        {"mounts": [{**MOUNT, "RW": True}, *MOUNTS[1:]]},
+        {"mounts": MOUNTS[:-1]},
         {"Devices": nodes("/dev/nvidia2", "/dev/nvidiactl")},
         {"Devices": nodes("/dev/nvidia2", *CONTROL, "/dev/nvidia-caps/nvidia-cap1")},
         {"Devices": nodes("/dev/nvidia2", *CONTROL, "/dev/dri/renderD129")},
@@ -233,7 +262,7 @@ def test_devices_of_the_user_do_not_recreate_the_container(case, where, own, gpu
     [
         # Did not exist when the container was created.
         (("/dev/nvidiactl", "/dev/nvidia-uvm"), None),
-        (CONTROL, ["compute", "graphics", "utility"]),
+        (CONTROL, ["compute", "utility", "video"]),
         # Removed later, or not requested: these nodes give access to no GPU.
         ((*CONTROL, "/dev/nvidia-modeset"), None),
         ((*CONTROL, "/dev/nvidia-nvlink"), None),
@@ -289,7 +318,7 @@ def test_reasons_to_recreate_are_reported(case, has, params, changes):
 
 def test_missing_driver_volume_is_reported_as_reason(case):
     case.has(given_gpu(1))
-    case.facts["nvidia_driver"]["version"] = "550.163.01"
+    case.upgrade("550.163.01")
     changes = ["driver volume: nvidia_driver_550.163.01:/usr/local/nvidia:ro is not mounted"]
     assert case.plan(gpus=[1])["gpu_assignment"]["changes"] == changes
 
@@ -322,25 +351,97 @@ def test_alias_of_a_node_is_kept_if_dockers_module_can_express_it(case, path, ch
     assert plan["module_args"]["devices"] == [*CONTROL, last]
 
 
-@pytest.mark.parametrize("ours", [True, False])
 @pytest.mark.parametrize("name", [UUIDS[1], "1", "all"])
-def test_cdi_container_of_another_tool_is_adopted_unchanged(case, ours, name):
+def test_cdi_container_of_another_tool_is_adopted_unchanged(case, name):
     """Podman's module compares the command line literally, and the whole environment."""
-    edits = {
-        "deviceNodes": [{"path": "/dev/nvidia2"}],
-        "mounts": [{"hostPath": "/", "containerPath": "/usr/local/nvidia"}],
-    }
+    edits = {"deviceNodes": [{"path": "/dev/nvidia2"}]}
     case.facts = facts([gpu(1)])
     devices = [{"name": one, "containerEdits": edits} for one in (UUIDS[1], "1", "all")]
     spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
     case.file("/etc/cdi/nvidia.json", json.dumps(spec))
-    made = container("ct", labels={"gpufleet.isolation": "cdi"} if ours else {})
+    made = container("ct")
     made["Config"]["CreateCommand"] = ["podman", "run", "--device", f"nvidia.com/gpu={name}", "image"]
     case.podman = Engine(podman(), containers=[made])
     plan = case.plan(engine="podman", gpus=[1])
     assert plan["gpu_assignment"]["changes"] == []
     assert plan["module_args"]["device"] == [f"nvidia.com/gpu={name}"]
-    assert ("env" in plan["module_args"]) is ours
+    assert "env" not in plan["module_args"]
+
+
+def test_volume_container_of_another_tool_is_adopted_unchanged(case):
+    """Another tool may set LD_LIBRARY_PATH instead of mounting single files."""
+    case.has(container("ct", mounts=[MOUNT], Devices=nodes(*CONTROL, "/dev/nvidia2")))
+    plan = case.plan(gpus=[1], isolation="volume")
+    assert plan["gpu_assignment"]["changes"] == []
+    assert plan["module_args"]["volumes"] == [f"{VOLUME_NAME}:/usr/local/nvidia:ro"]
+    assert "env" not in plan["module_args"]
+
+
+def test_libraries_by_volume_extend_the_variables_of_the_image(case):
+    case.docker.images["image"] = Image("sha256:1", env={"LD_LIBRARY_PATH": "/opt/lib", "PATH": "/opt/bin:/bin"})
+    plan = case.plan(gpus=[1], libraries="volume")
+    assert plan["module_args"]["env"] == {
+        "LD_LIBRARY_PATH": "/opt/lib:/usr/local/nvidia/lib64:/usr/local/nvidia/lib",
+        "PATH": "/opt/bin:/bin:/usr/local/nvidia/bin",
+    }
+    assert plan["module_args"]["volumes"] == [f"{VOLUME_NAME}:/usr/local/nvidia:ro"]
+
+
+@pytest.mark.parametrize("env", [{}, {"LD_LIBRARY_PATH": "/mine"}])
+def test_libraries_by_files_leave_the_variables_alone(case, env):
+    case.docker.images["image"] = Image("sha256:1", env={"LD_LIBRARY_PATH": "/opt/lib", "PATH": "/opt/bin"})
+    assert case.plan(gpus=[1], env=env)["module_args"]["env"] == env
+
+
+@pytest.mark.parametrize(
+    ("volume", "files", "is_covered"),
+    [
+        ("/srv:/data", FILES, False),
+        ("/usr:/usr:ro", [], True),
+        ("/:/", [], True),
+        ("/usr/lib64:/usr/lib64:ro", FILES[:1], True),
+        # The user's own file replaces the driver's.
+        (f"/srv/x:{FILES[0]}:ro", FILES[1:], False),
+        ("/usr/lib", [FILES[1]], True),
+    ],
+)
+def test_volumes_of_the_user_receive_no_files(case, volume, files, is_covered):
+    """The engine would create the missing files in the user's volume, or fail if that volume is read-only."""
+    plan = case.plan(gpus=[1], volumes=[volume])
+    mounted = [one for one in plan["module_args"]["volumes"] if one.startswith("/volume/")]
+    assert mounted == [f"/volume/lib64/{LIBRARY}:{path}:ro" for path in files]
+    assert ("LD_LIBRARY_PATH" in plan["module_args"].get("env", {})) is is_covered
+    warning = f"container ct: volume {volume} covers directories"
+    assert any(text.startswith(warning) for text in plan["gpu_assignment"]["warnings"]) is is_covered
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_container_keeps_the_libraries_of_its_capabilities(case, engine):
+    """Podman's module compares the list of volumes exactly."""
+    case.file(f"/volume/lib64/libnvidia-encode.so.{DRIVER}")
+    made = given_gpu(1, labels={"gpufleet.capabilities": "compute,utility,video"})
+    written = [
+        f"/volume/lib64/{name}:{directory}/{name}:ro"
+        for name in (LIBRARY, f"libnvidia-encode.so.{DRIVER}")
+        for directory in ("/usr/lib/x86_64-linux-gnu", "/usr/lib64")
+    ]
+    if engine == "podman":
+        made["Config"]["CreateCommand"] = ["podman", "run", *(f"--volume={one}" for one in written), "image"]
+        case.podman = Engine(podman(), containers=[made], volumes={VOLUME_NAME: "/volume"})
+    else:
+        made["HostConfig"]["Binds"] = written
+        case.has(made)
+    plan = case.plan(engine=engine, gpus=[1], isolation="volume")
+    assert plan["gpu_assignment"]["changes"] == []
+    volumes = plan["module_args"]["volume" if engine == "podman" else "volumes"]
+    assert sorted(volumes[1:]) == sorted(written)
+
+
+def test_missing_driver_libraries_fail_before_the_first_change(case):
+    case.docker.volumes = {}
+    case.remove_driver()
+    with pytest.raises(IsolationError, match="The driver volume cannot be created: found no x86_64 libcuda"):
+        case.plan(gpus=[1])
 
 
 def test_runtime_container_of_another_tool_is_adopted_unchanged(case):
@@ -399,10 +500,14 @@ def test_change_of_exclusive_updates_the_label(case, labels, exclusive, changes)
 
 def test_driver_upgrade_recreates_the_container_with_the_new_volume(case):
     case.has(given_gpu(1))
-    case.facts["nvidia_driver"]["version"] = "550.163.01"
+    case.upgrade("550.163.01")
     plan = case.plan(gpus=[1])
     assert plan["module_args"]["recreate"]
-    assert plan["module_args"]["volumes"] == ["nvidia_driver_550.163.01:/usr/local/nvidia:ro"]
+    volume, *files = plan["module_args"]["volumes"]
+    assert volume == "nvidia_driver_550.163.01:/usr/local/nvidia:ro"
+    directory = "/var/lib/gpufleet/volumes/nvidia_driver/550.163.01"
+    assert f"{directory}/lib64/libcuda.so.550.163.01:/usr/lib/x86_64-linux-gnu/libcuda.so.1:ro" in files
+    assert f"{directory}/bin/nvidia-smi:/usr/bin/nvidia-smi:ro" in files
     assert plan["driver_volume"] == {"engine": ["docker"], "path": "/var/lib/gpufleet/volumes"}
 
 
@@ -417,13 +522,13 @@ def test_count_keeps_the_gpus_of_the_container(case):
     case.has(given_gpu(3))
     plan = case.plan(gpus=1)
     assert (plan["gpu_assignment"]["indexes"], plan["gpu_changed"]) == ([3], False)
-    assert frozenset({"min", "identity", "topology"}) in case.asked
+    assert frozenset({"min", "identity", "nvlink", "topology", "processes"}) in case.asked
     assert sorted(case.plan(gpus=2)["gpu_assignment"]["indexes"]) == [2, 3]
 
 
 def test_topology_is_read_only_for_a_count(case):
     case.plan(gpus=[1])
-    assert case.asked == [frozenset({"min", "identity"})]
+    assert case.asked == [frozenset({"min", "identity", "nvlink"})]
 
 
 def test_container_without_gpus_does_not_query_the_driver(case):
@@ -710,7 +815,7 @@ class Broken(Engine):
     ("params", "root_user", "refused"),
     [
         ({"gpus": 1, "exclusive": True}, True, True),
-        ({"gpus": 1, "exclusive": True}, False, False),
+        ({"gpus": 1, "exclusive": True, "exclusive_scope": "user"}, False, False),
         ({"gpus": 1}, True, False),
     ],
 )
@@ -728,6 +833,159 @@ def test_failing_other_engine_is_an_error_only_for_exclusive_use_as_root(case, p
         said = "container ct: Cannot determine which GPUs podman's containers hold: Error: newuidmap not found."
         assert said in warnings
     assert case.plan(gpus=[1], root_user=root_user)["gpu_assignment"]["warnings"] == []
+
+
+@pytest.mark.parametrize("params", [{"gpus": 1}, {"gpus": [1]}, {"gpus": "all"}, {}])
+@pytest.mark.parametrize("state", ["started", "present", "stopped"])
+def test_exclusive_use_requires_root_before_an_image_is_pulled(case, params, state):
+    with pytest.raises(PlanError) as error:
+        case.plan(root_user=False, exclusive=True, state=state, image="missing", **params)
+    assert str(error.value) == (
+        "exclusive=true requires root, because other users cannot see all containers and processes. Set "
+        "become: true, or set exclusive_scope: user to count only the containers of this user's engines."
+    )
+    assert case.asked == []
+
+
+@pytest.mark.parametrize("params", [{"gpus": 1}, {"gpus": "none", "exclusive": True}, {"state": "absent"}])
+def test_other_requests_do_not_require_root(case, params):
+    case.plan(root_user=False, **params)
+
+
+@pytest.mark.parametrize("root_user", [True, False])
+def test_scope_user_counts_only_the_containers_of_the_users_engines(case, root_user):
+    tree = holders_on(case)
+    case.has(given_gpu(3, "trainer"))
+    case.plan(name="own", gpus=[2], exclusive=True, exclusive_scope="user", root_user=root_user)
+    assert tree.root == case.root
+    given = case.plan(gpus=1, exclusive=True, exclusive_scope="user", root_user=root_user)["gpu_assignment"]
+    assert given["indexes"] == [0]
+    assert given["reason"].endswith("exclusive_scope is user: only containers of this user's engines count as holders")
+    assert given["warnings"] == []
+
+
+def holders_on(case):
+    """Let GPU 0 be held by another user's container, and GPU 1 by a process."""
+    tree = ProcessTree(case.root)
+    tree.rootless_podman(40, "nvidia3", name="notebook")
+    tree.process(70, "python3", user=ALICE)
+    case.facts = facts([gpu(0), gpu(1, processes=[{"pid": 70, "name": "python3"}]), gpu(2), gpu(3)])
+    return tree
+
+
+def test_exclusive_use_counts_other_users_processes_and_pods(case):
+    tree = holders_on(case)
+    uid = "0f3c1d52-9c1e-4a57-8f0e-0c1de6a1b2c3"
+    entry = {"PodUID": uid, "ResourceName": "nvidia.com/gpu", "DeviceIDs": {"0": [UUIDS[2]]}}
+    tree.checkpoint(entry, offered={"nvidia.com/gpu": UUIDS}, names=(f"ml_trainer-0_{uid}",))
+    tree.container(50, cgroup=f"/kubepods/pod{uid}/{identifier(50)}")
+    given = case.plan(gpus=1, exclusive=True)["gpu_assignment"]
+    assert given["indexes"] == [3]
+    assert [text.partition(": exclusive: ")[2][:40] for text in given["warnings"]] == [
+        f"stopped containers of rootless engines (user {ALICE}) are not visible"[:40],
+        f"Kubernetes can give GPU 3 ({UUIDS[3]}) to a pod"[:40],
+    ]
+    with pytest.raises(SelectionError) as error:
+        case.plan(name="late", gpus=2, exclusive=True)
+    for words in (
+        f"GPU 0 ({UUIDS[0]}) by podman container notebook of user {ALICE};",
+        f"GPU 1 ({UUIDS[1]}) by process 70 (python3) of user {ALICE};",
+        f"GPU 2 ({UUIDS[2]}) by kubernetes pod ml/trainer-0;",
+        f"GPU 3 ({UUIDS[3]}) by docker container ct (reserved by a run in progress",
+    ):
+        assert words in str(error.value)
+    with pytest.raises(SelectionError, match=r"exclusive: GPU 1 .* is held by process 70 \(python3\) of user "):
+        case.plan(name="late", gpus=[1], exclusive=True)
+
+
+def test_a_count_prefers_gpus_that_nothing_else_holds(case):
+    holders_on(case)
+    assert case.plan(gpus=1)["gpu_assignment"]["indexes"] == [2]
+    assert case.plan(gpus=[0])["gpu_assignment"]["warnings"] == []
+
+
+def test_a_processes_container_is_named_and_can_be_ignored(case):
+    tree = ProcessTree(case.root)
+    tree.container(40, capabilities=ALL_CAPABILITIES)
+    tree.process(70, "nv-hostengine")
+    processes = [{"pid": 40, "name": "train"}, {"pid": 70, "name": "nv-hostengine"}]
+    case.facts = facts([gpu(0, processes=processes)])
+    case.has({**container("tools", Privileged=True), "Id": identifier(40)})
+    with pytest.raises(SelectionError) as error:
+        case.plan(gpus=[0], exclusive=True)
+    assert "is held by docker container tools (process 40)" in str(error.value)
+    assert "is held by process 70 (nv-hostengine) of user root" in str(error.value)
+    assert case.plan(gpus=[0], exclusive=True, exclusive_ignore=["tools", "nv-hostengine"])
+    with pytest.raises(SelectionError, match="is used by process 40 of docker container tools, process 70"):
+        case.plan(gpus=[0], conditions={"idle": True})
+
+
+def test_own_processes_do_not_prevent_exclusive_or_idle_use(case):
+    ProcessTree(case.root).container(40, "nvidia2")
+    case.facts = facts([gpu(0), gpu(1, memory_free_mib=100, processes=[{"pid": 40, "name": "train"}])])
+    case.has({**given_gpu(1, labels=EXCLUSIVE), "Id": identifier(40)})
+    conditions = {"idle": True, "memory_free_min_mib": 20000}
+    for gpus in (1, [1]):
+        plan = case.plan(gpus=gpus, exclusive=True, conditions=conditions)
+        assert (plan["gpu_assignment"]["indexes"], plan["gpu_assignment"]["changes"]) == ([1], [])
+
+
+def test_exclusive_use_says_that_the_driver_lists_no_processes(case):
+    ProcessTree(case.root)
+    case.facts = facts([gpu(0, processes=None), gpu(1)])
+    (warning,) = case.plan(gpus=[0], exclusive=True)["gpu_assignment"]["warnings"]
+    assert warning.startswith(f"container ct: exclusive: the driver does not list the processes on GPU 0 ({UUIDS[0]})")
+    assert case.plan(name="other", gpus=[1], exclusive=True)["gpu_assignment"]["warnings"] == []
+    assert case.plan(name="third", gpus=[0])["gpu_assignment"]["warnings"] != [warning]
+
+
+@pytest.mark.parametrize(
+    "params", [{"exclusive": True}, {"conditions": {"idle": True}}, {"exclusive": True, "conditions": {"idle": True}}]
+)
+def test_server_of_mps_is_no_holder_for_a_container_that_uses_mps(case, params):
+    case.file("/tmp/nvidia-mps/control")
+    tree = ProcessTree(case.root)
+    # The kernel cuts the command after 15 characters.
+    tree.process(70, "nvidia-cuda-mps", user=ALICE)
+    case.facts = facts([gpu(0, processes=[{"pid": 70, "name": "nvidia-cuda-mps-server"}])])
+    with pytest.raises(SelectionError, match=r"process 70 \(nvidia-cuda-mps\)"):
+        case.plan(gpus=[0], **params)
+    assert case.plan(gpus=[0], features=["mps"], **params)["gpu_assignment"]["indexes"] == [0]
+    # Other clients of MPS count.
+    tree.process(71, "python3", user=ALICE)
+    case.facts = facts([gpu(0, processes=[{"pid": 70, "name": ""}, {"pid": 71, "name": ""}])])
+    with pytest.raises(SelectionError, match=r"process 71 \(python3\)"):
+        case.plan(name="other", gpus=[0], features=["mps"], **params)
+
+
+@pytest.mark.parametrize(
+    ("ignored", "is_free"),
+    [("nvidia-persistenced", True), ("nvidia-persiste", True), ("nvidia", False), ("nvidia-powerd", False)],
+)
+def test_a_long_command_is_ignored_by_its_whole_name(case, ignored, is_free):
+    ProcessTree(case.root).process(70, "nvidia-persiste")
+    case.facts = facts([gpu(0, processes=[{"pid": 70, "name": ""}])])
+    if is_free:
+        case.plan(gpus=[0], exclusive=True, exclusive_ignore=[ignored])
+    else:
+        with pytest.raises(SelectionError, match="is held by process 70"):
+            case.plan(gpus=[0], exclusive=True, exclusive_ignore=[ignored])
+
+
+@pytest.mark.parametrize(
+    ("params", "subsets"),
+    [
+        ({"gpus": [1]}, set()),
+        ({"gpus": [1], "exclusive": True}, {"processes"}),
+        ({"gpus": [1], "conditions": {"idle": True}}, {"processes"}),
+        ({"gpus": "all", "conditions": {"memory_free_min_mib": 1}}, {"mig"}),
+        ({"gpus": 1}, {"processes", "topology"}),
+    ],
+)
+def test_only_the_required_facts_are_read(case, params, subsets):
+    case.facts = facts([gpu(0, memory_free_mib=10), gpu(1, memory_free_mib=10)])
+    case.plan(**params)
+    assert case.asked == [frozenset({"min", "identity", "nvlink", *subsets})]
 
 
 def test_exclusive_ignore_skips_containers(case):
@@ -1022,12 +1280,97 @@ def test_image_with_unmet_requirements_is_refused(case, image, env, words):
     assert case.plan(gpus="none", env=env)["gpu_assignment"]["uuids"] == []
 
 
+COMPAT = "/usr/local/cuda/compat"
+NEWER_CUDA = {"NVIDIA_REQUIRE_CUDA": "cuda>=13.0 brand=nvidia,driver>=535,driver<536"}
+
+
+@pytest.mark.parametrize(
+    ("image_env", "env", "libraries", "expected"),
+    [
+        ({}, {}, "files", COMPAT),
+        ({"LD_LIBRARY_PATH": "/opt/lib"}, {}, "files", f"{COMPAT}:/opt/lib"),
+        ({"LD_LIBRARY_PATH": "/opt/lib"}, {"LD_LIBRARY_PATH": "/mine"}, "files", f"{COMPAT}:/mine"),
+        ({}, {}, "volume", f"{COMPAT}:/usr/local/nvidia/lib64:/usr/local/nvidia/lib"),
+        # The user knows better.
+        ({}, {"LD_LIBRARY_PATH": f"/mine:{COMPAT}"}, "files", f"/mine:{COMPAT}"),
+    ],
+)
+def test_compatibility_package_of_the_image_comes_first(case, image_env, env, libraries, expected):
+    case.docker.images["image"] = Image("sha256:1", env={**image_env, **NEWER_CUDA})
+    plan = case.plan(gpus=[1], env=env, libraries=libraries)
+    assert plan["module_args"]["env"]["LD_LIBRARY_PATH"] == expected
+    assert plan["gpu_assignment"]["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("cuda", "changes"), [("12.2", []), ("13.1", [f"LD_LIBRARY_PATH: {COMPAT} is no longer required"])]
+)
+def test_compatibility_package_is_removed_after_an_upgrade_of_the_driver(case, cuda, changes):
+    case.docker.images["image"] = Image("sha256:1", env=NEWER_CUDA)
+    case.has(given_gpu(1, env=[f"LD_LIBRARY_PATH={COMPAT}"]))
+    case.facts["nvidia_driver"]["cuda_version"] = cuda
+    assert case.plan(gpus=[1])["gpu_assignment"]["changes"] == changes
+
+
+@pytest.mark.parametrize("own", [{"env": {"LD_LIBRARY_PATH": COMPAT}}, {}])
+def test_compatibility_package_of_the_user_is_kept(case, own):
+    case.docker.images["image"] = Image("sha256:1", env={} if own else {"LD_LIBRARY_PATH": COMPAT})
+    case.has(given_gpu(1, env=[f"LD_LIBRARY_PATH={COMPAT}"]))
+    assert case.plan(gpus=[1], **own)["gpu_assignment"]["changes"] == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "files", "is_refused"),
+    [
+        ("legacy", (), True),
+        ("jit-cdi", (), False),
+        ("cdi", (), False),
+        ("auto", ("/usr/lib/systemd/system/nvidia-cdi-refresh.service",), False),
+        # An older version would refuse the image itself, and says why.
+        ("auto", (), False),
+    ],
+)
+def test_nvidias_runtime_is_not_stricter_than_its_mode(case, mode, files, is_refused):
+    case.docker._state = docker(runtimes={"runc": "runc", "nvidia": "nvidia-container-runtime"})
+    case.docker.images["image"] = Image("sha256:1", env={"NVIDIA_REQUIRE_CUDA": "cuda>=13.0"})
+    case.file("/etc/nvidia-container-runtime/config.toml", f'[nvidia-container-runtime]\nmode = "{mode}"\n')
+    for file in ("/usr/bin/nvidia-container-runtime", *files):
+        case.file(file)
+    if is_refused:
+        with pytest.raises(RequirementError, match=r"driver 12\.2 < image 13\.0"):
+            case.plan(gpus=[1], isolation="runtime")
+        config = 'disable-require = true\n[nvidia-container-runtime]\nmode = "legacy"\n'
+        case.file("/etc/nvidia-container-runtime/config.toml", config)
+    plan = case.plan(gpus=[1], isolation="runtime")
+    (warning,) = (text for text in plan["gpu_assignment"]["warnings"] if "CUDA version" in text)
+    assert "NVIDIA's runtime does not check this requirement" in warning
+    assert "LD_LIBRARY_PATH" not in plan["module_args"]["env"]
+
+
+def test_device_requests_check_requirements_only_with_nvidias_hook(case):
+    case.docker.images["image"] = Image("sha256:1", env={"NVIDIA_REQUIRE_CUDA": "cuda>=13.0"})
+    case.file("/usr/bin/nvidia-container-runtime-hook")
+    case.docker._state = docker(started=None)
+    with pytest.raises(RequirementError, match=r"driver 12\.2 < image 13\.0"):
+        case.plan(gpus=[1], isolation="device_requests")
+    case.file("/usr/bin/nvidia-cdi-hook")
+    case.docker._state = docker("29.2.0", started=None, cdi_dirs=("/etc/cdi",))
+    # Docker falls back to the hook, because no CDI specification names the GPU.
+    with pytest.raises(RequirementError, match=r"driver 12\.2 < image 13\.0"):
+        case.plan(gpus=[1], isolation="device_requests")
+    device = {"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}]}}
+    spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]}
+    case.file("/etc/cdi/nvidia.json", json.dumps(spec))
+    warnings = case.plan(gpus=[1], isolation="device_requests")["gpu_assignment"]["warnings"]
+    assert any("does not check this requirement" in text for text in warnings)
+
+
 def test_warnings_and_risks_are_in_the_result(case):
     case.docker.images["image"] = Image("1", labels={"com.nvidia.cuda.version": "12.9"})
     case.facts = facts(
         [gpu(0, compute_mode="prohibited", health={"state": "degraded", "reasons": ["it is too hot"]}), gpu(1)]
     )
-    warnings = case.plan(gpus=[0], privileged=True)["gpu_assignment"]["warnings"]
+    warnings = case.plan(gpus="all", privileged=True)["gpu_assignment"]["warnings"]
     for words in ("compute mode prohibited", "it is too hot", "minor-version compatibility", "privileged: "):
         assert words in str(warnings)
     first = case.plan(gpus=[1])["gpu_assignment"]["warnings"][0]
@@ -1061,10 +1404,9 @@ def test_running_container_gives_up_a_gpu_that_became_unusable(case):
     assert "recovery action gpu_reset is pending" in plan["gpu_assignment"]["reason"]
 
 
-@pytest.mark.parametrize("gpus", ["all", [0, 1]])
-def test_named_or_all_gpus_include_unusable_ones_with_a_warning(case, gpus):
+def test_all_gpus_include_unusable_ones_with_a_warning(case):
     case.facts = facts([gpu(0, **PENDING), gpu(1, compute_mode="prohibited")])
-    given = case.plan(gpus=gpus)["gpu_assignment"]
+    given = case.plan(gpus="all")["gpu_assignment"]
     assert given["indexes"] == [0, 1]
     assert given["warnings"] == [
         f"container ct: GPU 1 ({UUIDS[1]}) is in compute mode prohibited: CUDA programs cannot use it.",
@@ -1126,3 +1468,194 @@ def test_ambiguous_name_is_refused_before_the_pull(case):
 def test_device_that_bypasses_gpus_gives_a_warning_with_the_container_name(case):
     (warning,) = case.plan(gpus=[1], devices=["/dev/nvidia0"])["gpu_assignment"]["warnings"]
     assert warning == "container ct: device /dev/nvidia0 gives access to GPUs in addition to gpus."
+
+
+CHANNEL = "/dev/nvidia-caps-imex-channels/channel"
+
+
+def test_features_add_nodes_mounts_and_the_environment(case):
+    for path in ("/dev/nvidia-fs0", "/dev/gdrdrv", f"{CHANNEL}0", "/run/udev/control", "/tmp/nvidia-mps/control"):
+        case.file(path)
+    plan = case.plan(gpus=[1], features=["mps", "gds", "gdrcopy"], imex_channels=[0], devices=["/dev/fuse"])
+    arguments = plan["module_args"]
+    assert arguments["devices"] == [
+        "/dev/fuse",
+        "/dev/gdrdrv",
+        "/dev/nvidia-fs0",
+        f"{CHANNEL}0",
+        *CONTROL,
+        "/dev/nvidia2",
+    ]
+    assert arguments["volumes"][:2] == ["/run/udev:/run/udev:ro", "/tmp/nvidia-mps:/tmp/nvidia-mps"]
+    assert arguments["env"]["CUDA_MPS_PIPE_DIRECTORY"] == "/tmp/nvidia-mps"
+    assert arguments["ipc_mode"] == "host"
+    assert arguments["labels"]["gpufleet.features"] == "gdrcopy,gds,mps,imex0"
+    assert plan["gpu_assignment"]["warnings"] == []
+
+
+def test_mps_keeps_the_ipc_mode_of_the_user(case):
+    case.file("/tmp/nvidia-mps/control")
+    arguments = case.plan(gpus=[1], features=["mps"], ipc_mode="container:mps")["module_args"]
+    assert arguments["ipc_mode"] == "container:mps"
+
+
+@pytest.mark.parametrize(
+    ("label", "features", "changes"),
+    [
+        ("gds", ["gds"], []),
+        ("gds", [], ["features: gds → none"]),
+        ("", ["gds"], ["features: none → gds"]),
+        ("gds,imex0", ["gds"], ["features: gds,imex0 → gds"]),
+    ],
+)
+def test_changed_features_recreate_the_container(case, label, features, changes):
+    case.file("/dev/nvidia-fs0")
+    has = given_gpu(1, labels={"gpufleet.features": label} if label else {})
+    if label:
+        has["HostConfig"]["Devices"] += nodes("/dev/nvidia-fs0")
+    case.has(has)
+    plan = case.plan(gpus=[1], features=features)
+    assert plan["gpu_assignment"]["changes"] == changes
+    assert ("/dev/nvidia-fs0" in plan["module_args"]["devices"]) is bool(features)
+
+
+def test_a_feature_that_the_host_lacks_is_refused_before_a_reservation(case):
+    with pytest.raises(FeatureError, match="features=gds: no device node"):
+        case.plan(gpus=[1], features=["gds"])
+    assert case.reserved() == {}
+    # A container is stopped and removed without its features.
+    case.has(given_gpu(1))
+    assert case.plan(state="stopped", features=["gds"])["gpu_diff"]["after"]["running"] is False
+    assert case.plan(state="absent", features=["gds"])["gpu_diff"]["after"]["exists"] is False
+
+
+EGL = "/usr/share/glvnd/egl_vendor.d/10_nvidia.json"
+ICD = "/usr/share/vulkan/icd.d/nvidia_icd.json"
+GRAPHICS = (
+    "libEGL_nvidia",
+    "libGLX_nvidia",
+    "libnvidia-allocator",
+    "libnvidia-eglcore",
+    "libnvidia-glcore",
+    "libnvidia-glsi",
+    "libnvidia-glvkspirv",
+    "libnvidia-tls",
+)
+ALLOCATOR = f"libnvidia-allocator.so.{DRIVER}"
+GRAPHICS_MOUNTS = [
+    f"/volume/{source}:{target}:ro"
+    for source, target in (
+        (f"lib64/{ALLOCATOR}", "/usr/lib/x86_64-linux-gnu/gbm/nvidia-drm_gbm.so"),
+        (f"lib64/{ALLOCATOR}", "/usr/lib64/gbm/nvidia-drm_gbm.so"),
+        ("share/10_nvidia.json", EGL),
+        ("share/nvidia_icd.json", ICD),
+    )
+]
+DRM_LINKS = "/dev/dri/by-path:/dev/dri/by-path:ro"
+
+
+@pytest.fixture
+def graphics_case(case, monkeypatch):
+    """A host with a driver, its files for graphics, and DRM nodes."""
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    for base in GRAPHICS:
+        soname = {"libEGL_nvidia": "libEGL_nvidia.so.0", "libGLX_nvidia": "libGLX_nvidia.so.0"}.get(
+            base, f"{base}.so.1"
+        )
+        path = case.root / f"usr/lib/x86_64-linux-gnu/{base}.so.{DRIVER}"
+        driver_tree.write_elf(path, soname=soname, abi=(2, 3, 99))
+    case.file(EGL, '{"ICD": {"library_path": "libEGL_nvidia.so.0"}}')
+    case.file(ICD, '{"ICD": {"library_path": "libGLX_nvidia.so.0"}}')
+    for path in ("/dev/nvidia-modeset", "/dev/dri/card1", "/dev/dri/by-path/pci-0000:3b:00.0-card"):
+        case.file(path)
+    case.file("/sys/bus/pci/devices/0000:3b:00.0/drm/card1/x")
+    return case
+
+
+def test_graphics_has_its_files_and_links(graphics_case):
+    options = {"gpus": [1], "isolation": "volume", "libraries": "volume", "capabilities": ["graphics"]}
+    plan = graphics_case.plan(**options)
+    arguments = plan["module_args"]
+    assert arguments["volumes"] == [f"{VOLUME_NAME}:/usr/local/nvidia:ro", DRM_LINKS, *GRAPHICS_MOUNTS]
+    assert arguments["devices"] == ["/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia2", "/dev/dri/card1"]
+    # The volume was created without graphics.
+    assert plan["driver_volume"] is not None
+    for mount in GRAPHICS_MOUNTS:
+        graphics_case.file(mount.split(":")[0])
+    (graphics_case.root / "volume/lib64/nvidia-drm_gbm.so").symlink_to(ALLOCATOR)
+    plan = graphics_case.plan(**options)
+    assert plan["driver_volume"] is None
+    assert plan["module_args"]["volumes"] == arguments["volumes"]
+
+
+def test_graphics_libraries_are_mounted_as_files(graphics_case):
+    options = {"gpus": [1], "isolation": "volume", "capabilities": ["graphics"]}
+    volumes = graphics_case.plan(**options)["module_args"]["volumes"]
+    library = f"libnvidia-eglcore.so.{DRIVER}"
+    assert f"/volume/lib64/{library}:/usr/lib64/{library}:ro" in volumes
+    assert set(GRAPHICS_MOUNTS) < set(volumes)
+    assert not any(":/usr/lib64/nvidia-drm_gbm.so" in volume for volume in volumes)
+    volumes = graphics_case.plan(**{**options, "capabilities": ["compute"]})["module_args"]["volumes"]
+    assert not any("egl" in volume or "10_nvidia" in volume or "dri" in volume.split(":")[0] for volume in volumes[1:])
+
+
+def test_a_container_without_the_files_for_graphics_is_recreated(graphics_case):
+    made = given_gpu(1, labels={"gpufleet.capabilities": "graphics"})
+    made["HostConfig"]["Devices"] = nodes("/dev/nvidiactl", "/dev/nvidia2", "/dev/dri/card1")
+    graphics_case.has(made)
+    options = {"gpus": [1], "capabilities": ["graphics"], "libraries": "volume"}
+    expected = [f"driver volume: {DRM_LINKS} is not mounted"]
+    assert graphics_case.plan(**options)["gpu_assignment"]["changes"] == expected
+    for mount, changes in ((DRM_LINKS, 1), *((mount, 1) for mount in GRAPHICS_MOUNTS[:-1]), (GRAPHICS_MOUNTS[-1], 0)):
+        source, target, _mode = mount.split(":")
+        made["Mounts"] = [*made["Mounts"], {"Source": source, "Destination": target, "RW": False}]
+        assert len(graphics_case.plan(**options)["gpu_assignment"]["changes"]) == changes
+
+
+@pytest.mark.parametrize("capability", ["graphics", "display"])
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        (
+            f"usr/lib/x86_64-linux-gnu/libGLX_nvidia.so.{DRIVER}",
+            f"libGLX_nvidia.so.{DRIVER}, nvidia_icd.json (",
+        ),
+        (EGL[1:], "10_nvidia.json ("),
+    ],
+)
+def test_incomplete_graphics_is_refused(graphics_case, missing, words, capability):
+    (graphics_case.root / missing).unlink()
+    with pytest.raises(IsolationError) as caught:
+        graphics_case.plan(gpus=[1], isolation="volume", capabilities=[capability])
+    assert f"these files are missing: {words}" in str(caught.value)
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_an_image_for_graphics_also_runs_on_a_host_without_graphics(graphics_case, complete):
+    graphics_case.docker.images["image"] = Image("1", env={"NVIDIA_DRIVER_CAPABILITIES": "all"})
+    if not complete:
+        (graphics_case.root / EGL[1:]).unlink()
+    arguments = graphics_case.plan(gpus=[1])["module_args"]
+    assert ("/dev/dri/card1" in arguments["devices"]) is complete
+    assert any("10_nvidia.json" in volume for volume in arguments["volumes"]) is complete
+
+
+@pytest.mark.parametrize(
+    ("mounts", "capabilities", "isolation"),
+    [
+        ([], ["graphics"], "volume"),
+        ([EGL], ["graphics"], "cdi"),
+        ([], ["compute"], "cdi"),
+        ([], None, "cdi"),
+    ],
+)
+def test_a_specification_without_graphics_is_not_used_for_graphics(graphics_case, mounts, capabilities, isolation):
+    graphics_case.docker = Engine(docker("28.3.0", cdi_dirs=("/etc/cdi",)), volumes={VOLUME_NAME: "/volume"})
+    edits = {
+        "deviceNodes": [{"path": "/dev/nvidia2"}],
+        "mounts": [{"hostPath": path, "containerPath": path} for path in mounts],
+    }
+    spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": UUIDS[1], "containerEdits": edits}]}
+    graphics_case.file("/etc/cdi/gpu.json", json.dumps(spec))
+    plan = graphics_case.plan(gpus=[1], capabilities=capabilities)
+    assert plan["gpu_assignment"]["isolation"] == isolation

@@ -249,8 +249,8 @@ def test_missing_gpus_are_refused_with_a_list_of_the_hosts_gpus(gpus, inventory,
             {},
             "Set conditions.mig_profile to request a MIG device, or disable MIG.",
         ),
-        (FOUR, {"holders": [held(0, 1, 2, 3, exclusive=True)]}, "Stop a container."),
-        (FOUR, {"holders": [held(0, 1, 2, 3)], "exclusive": True}, "Stop a container, or remove exclusive."),
+        (FOUR, {"holders": [held(0, 1, 2, 3, exclusive=True)]}, "Stop a container or process."),
+        (FOUR, {"holders": [held(0, 1, 2, 3)], "exclusive": True}, "Stop a container or process, or remove exclusive."),
     ],
 )
 def test_error_about_one_gpu_does_not_advise_to_request_fewer(inventory, options, advice):
@@ -377,10 +377,110 @@ def test_count_selects_degraded_gpus_last(count, options, expected):
     assert chosen(count, inventory, topology=topology_from_facts(pairs_topology()), **options) == expected
 
 
-@pytest.mark.parametrize("gpus", ["all", [0, 1], [UUIDS[0], UUIDS[1]]])
-def test_named_and_all_gpus_include_unusable_ones(gpus):
+def test_all_includes_unusable_gpus():
     inventory = inventory_from_facts([gpu(0, health=sick(RESET)), gpu(1, compute_mode="prohibited")])
-    assert chosen(gpus, inventory) == ["0", "1"]
+    assert chosen("all", inventory) == ["0", "1"]
+
+
+@pytest.mark.parametrize("selector", [1, UUIDS[1], "0000:3b:00.0"])
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"health": {"state": "degraded", "reasons": [RESET]}}, f"a reset is required; {RESET}"),
+        ({"recovery_action": "drain_p2p"}, "recovery action drain_p2p is pending"),
+        (
+            {"compute_mode": "prohibited"},
+            "compute mode is prohibited (nvidia-smi --id=1 --compute-mode=DEFAULT changes it)",
+        ),
+    ],
+)
+def test_a_named_unusable_gpu_is_refused_with_the_reason(selector, changes, reason):
+    inventory = inventory_from_facts([gpu(0), gpu(1, **changes)])
+    with pytest.raises(SelectionError) as error:
+        chosen([0, selector], inventory)
+    assert str(error.value) == (
+        f"GPU 1 ({UUIDS[1]}) is requested but cannot be used: {reason}. Repair the GPU, or request another GPU."
+    )
+
+
+def test_a_named_mig_device_of_an_unusable_gpu_is_refused():
+    inventory = inventory_from_facts([gpu(0, mig=mig(slice_(0)), recovery_action="gpu_reset")])
+    with pytest.raises(SelectionError, match="is requested but cannot be used: recovery action gpu_reset is pending"):
+        chosen(["0:0"], inventory)
+
+
+HOT = {"health": {"state": "degraded", "reasons": ["the hardware reduces the clocks because of heat"]}}
+BUSY = {"memory_free_mib": 512, "processes": [{"pid": 70, "name": "/usr/bin/python3"}]}
+PRESENT = inventory_from_facts(
+    [
+        gpu(0, memory_free_mib=40000, **HOT),
+        gpu(1, **BUSY),
+        gpu(2, memory_free_mib=40000),
+        gpu(3, memory_free_mib=None, processes=None),
+    ]
+)
+USED = {UUIDS[1]: ("process 70 (python3)",)}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "all_of_them", "one"),
+    [
+        ({"memory_free_min_mib": 20000}, ["0", "2"], ["2"]),
+        ({"health": "ok"}, ["1", "2", "3"], ["1"]),
+        ({"health": "degraded"}, ["0", "1", "2", "3"], ["1"]),
+        ({"idle": True}, ["0", "2"], ["2"]),
+        ({"idle": False}, ["0", "1", "2", "3"], ["1"]),
+        ({"idle": True, "health": "ok", "memory_free_min_mib": 20000}, ["2"], ["2"]),
+    ],
+)
+def test_conditions_on_the_present_state_restrict_the_selection(conditions, all_of_them, one):
+    assert chosen("all", PRESENT, conditions=conditions, busy=USED) == all_of_them
+    assert chosen(1, PRESENT, conditions=conditions, busy=USED) == one
+
+
+@pytest.mark.parametrize(
+    ("gpus", "conditions", "words"),
+    [
+        ([1], {"memory_free_min_mib": 20000}, "has 512 MiB of free memory, less than 20000"),
+        ([3], {"memory_free_min_mib": 1}, "does not report its free memory"),
+        ([0], {"health": "ok"}, "is degraded: the hardware reduces the clocks because of heat"),
+        ([1], {"idle": True}, "is used by process 70 (python3)"),
+        ([3], {"idle": True}, "may be in use: the driver does not list its processes"),
+    ],
+)
+def test_a_named_gpu_with_another_present_state_is_refused(gpus, conditions, words):
+    with pytest.raises(SelectionError) as error:
+        chosen(gpus, PRESENT, conditions=conditions, busy=USED)
+    subject = f"GPU {gpus[0]} ({UUIDS[gpus[0]]}) is requested but {words}."
+    assert str(error.value) == f"{subject} Request another GPU, or change conditions."
+
+
+def test_a_count_names_each_gpu_that_its_present_state_rejects():
+    with pytest.raises(SelectionError) as error:
+        chosen(3, PRESENT, conditions={"idle": True, "memory_min_mib": 1000}, busy=USED)
+    assert str(error.value).startswith(
+        "3 GPUs with at least 1000 MiB of memory, no process are requested, but only 2 can be assigned. Rejected: "
+        f"GPU 1 ({UUIDS[1]}) is used by process 70 (python3); GPU 3 ({UUIDS[3]}) may be in use: the driver does not "
+        "list its processes. This host has GPU 0"
+    )
+    with pytest.raises(SelectionError, match=r"conditions \(health ok, no process\)\. Rejected: GPU 0 .* is degraded"):
+        chosen("all", inventory_from_facts([gpu(0, **HOT)]), conditions={"idle": True, "health": "ok"})
+
+
+@pytest.mark.parametrize("conditions", [{"idle": True}, {"memory_free_min_mib": 20000}, {"health": "ok"}])
+def test_a_running_container_keeps_its_gpu_in_spite_of_its_present_state(conditions):
+    """Its own processes use the memory. A stopped container would start on a GPU that others use."""
+    inventory = inventory_from_facts([gpu(0, memory_free_mib=40000), gpu(1, **BUSY, **HOT)])
+    options = {"conditions": conditions, "busy": USED, "current": [UUIDS[1]]}
+    assert chosen(1, inventory, running=True, **options) == ["1"]
+    assert chosen([1], inventory, running=True, **options) == ["1"]
+    assert chosen(1, inventory, **options) == ["0"]
+
+
+def test_the_free_memory_of_a_mig_device_counts():
+    devices = [{**slice_(0), "memory_free_mib": 100}, {**slice_(1), "memory_free_mib": 4000}]
+    inventory = inventory_from_facts([gpu(0, memory_free_mib=1, mig=mig(*devices))])
+    assert chosen(1, inventory, conditions={"mig_profile": "1g.5gb", "memory_free_min_mib": 2000}) == ["0:1"]
 
 
 @pytest.mark.parametrize(

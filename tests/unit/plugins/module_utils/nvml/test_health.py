@@ -19,7 +19,8 @@ HEALTHY = {
     "performance_state": 0,
     "gpu_percent": 97,
     "throttle_reasons": ["software_power_cap"],
-    "fabric": {"state": "completed", "status": 0},
+    "fabric": {"state": "completed", "status": 0, "bandwidth_degraded": False, "routes_unhealthy": False},
+    "switch_links": None,
 }
 UNSUPPORTED = dict.fromkeys(HEALTHY)
 
@@ -60,6 +61,9 @@ def test_unsupported_values_do_not_degrade_a_gpu():
         ({"fabric": {"state": "in_progress", "status": None}}, "is in progress. Check nvidia-fabricmanager"),
         ({"fabric": {"state": "not_started", "status": None}}, "is not started. Check nvidia-fabricmanager"),
         ({"fabric": {"state": "completed", "status": 999}}, "failed with NVML code 999"),
+        ({"fabric": {"state": "completed", "bandwidth_degraded": True}}, "bandwidth of the NVLink fabric is degraded"),
+        ({"fabric": {"state": "completed", "routes_unhealthy": True}}, "routes of the NVLink fabric are unhealthy"),
+        ({"switch_links": {"down": 2, "count": 18}}, "2 of 18 NVLinks are down"),
     ],
 )
 def test_each_indicator_degrades_the_gpu_with_its_own_reason(indicators, words):

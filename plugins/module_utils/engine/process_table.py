@@ -1,0 +1,247 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Find the containers of all engines and users in the process table, and the GPU nodes that each container has.
+
+An engine lists only its own containers. The process table has the containers of all engines and of all users. Only root
+can read the namespaces of other users' processes.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import stat
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import processes as engine_processes
+
+_GPU_MAJOR = 195
+_CONTROL_MINORS = (254, 255)  # nvidia-modeset, nvidiactl
+_CAPABILITIES = re.compile(r"^\s*(\d+)\s+nvidia-caps$", re.MULTILINE)
+_IDENTIFIER = re.compile(r"(?:^|[/-])([0-9a-f]{64})(?=\.scope|/|$)", re.MULTILINE)
+_POD = re.compile(r"kubepods.*?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})\b")
+_LXC = re.compile(r"/lxc\.payload\.([^/\n]+)")
+_LOGIN_USER = re.compile(r"/user-(\d+)\.slice/")
+# The first text in the name of a container's cgroup decides.
+_ENGINES = (("kubepods", "kubernetes"), ("libpod", "podman"), ("crio", "kubernetes"), ("docker", "docker"))
+# The engines of module `processes` that have another name in messages.
+_SHOWN = {"crio": "kubernetes", "k3s": "kubernetes", "snap": "docker"}
+_ROOTLESS = ("conmon", "containerd-shim", "dockerd")
+_MOST_ANCESTORS = 64
+# The kernel gives this number to the first PID namespace (torvalds/linux, include/linux/proc_ns.h).
+_FIRST_NAMESPACE = "pid:[4026531836]"
+
+# The major and the minor number of a device node, or None for another file.
+Numbers = Callable[[str], "tuple[int, int] | None"]
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container in the process table.
+
+    `identifiers`: its ID after those of the containers around it. `name` is known for conmon, the monitor of Podman.
+    `user`: the user of a rootless engine, else empty. `pod`: the UID of its Kubernetes pod.
+    `minors`, `capability_minors`: the GPU nodes and the capability nodes of MIG in its own /dev. Both are empty if its
+    /dev is that of the host. `privileged`: whether it has all capabilities, so that its nodes say nothing.
+    """
+
+    engine: str
+    identifiers: tuple[str, ...] = ()
+    name: str = ""
+    user: str = ""
+    pod: str = ""
+    minors: frozenset[int] = frozenset()
+    capability_minors: frozenset[int] = frozenset()
+    privileged: bool = False
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process, and its container if it has one."""
+
+    pid: int
+    command: str
+    user: str
+    container: Container | None = None
+
+
+@dataclass(frozen=True)
+class ProcessTable:
+    """The containers of a host and the requested processes.
+
+    `rootless_users`: the users with a running daemon or container of a rootless engine.
+    `is_complete`: whether these are all processes of the machine. They are not if the host is a container itself.
+    """
+
+    containers: tuple[Container, ...] = ()
+    processes: Mapping[int, Process] = field(default_factory=dict)
+    rootless_users: frozenset[str] = frozenset()
+    is_complete: bool = True
+
+    @property
+    def pods(self) -> frozenset[str]:
+        """Return the UIDs of the pods that have a process."""
+        return frozenset(container.pod for container in self.containers if container.pod)
+
+
+def device_numbers(path: str) -> tuple[int, int] | None:
+    """Return the numbers of a character device. A link is not followed, because its target is a path of the host."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return (os.major(status.st_rdev), os.minor(status.st_rdev)) if stat.S_ISCHR(status.st_mode) else None
+
+
+def read(root: str, pids: Collection[int] = (), numbers: Numbers | None = None) -> ProcessTable:
+    """Read the process table. `pids` are the processes to return."""
+    return _Reader(root, numbers or device_numbers).table(frozenset(pids))
+
+
+class _Reader:
+    """Read each mount namespace once, because all processes of a container share one."""
+
+    def __init__(self, root: str, numbers: Numbers) -> None:
+        self._root = root
+        self._numbers = numbers
+        self._host_mounts = self._link(1, "ns/mnt")
+        self._host_dev = self._dev_mount(1)
+        # The host can be a container itself.
+        self._host_identifiers = set(_IDENTIFIER.findall(self._text(1, "cgroup")))
+        self._host_capabilities = self._bounding_set(1)
+        major = _CAPABILITIES.search(read_text(root, "/proc/devices") or "")
+        self._capability_major = int(major.group(1)) if major else None
+        self._containers: dict[str, Container | None] = {}
+
+    def table(self, pids: frozenset[int]) -> ProcessTable:
+        processes, rootless = {}, set()
+        for pid in sorted(int(name) for name in listing(self._root, "/proc") if name.isdigit()):
+            container = self._container(pid)
+            command = self._text(pid, "comm").strip()
+            if command.startswith(_ROOTLESS):
+                user = self._user(pid)
+                if user:
+                    rootless.add(_user_name(user))
+            if pid in pids:
+                processes[pid] = Process(pid, command, _user_name(self._user(pid)), container)
+        return ProcessTable(
+            tuple(container for container in self._containers.values() if container is not None),
+            processes,
+            frozenset(rootless),
+            self._link(1, "ns/pid") == _FIRST_NAMESPACE,
+        )
+
+    def _container(self, pid: int) -> Container | None:
+        mounts = self._link(pid, "ns/mnt")
+        if mounts is None or mounts == self._host_mounts:
+            return None
+        if mounts not in self._containers:
+            self._containers[mounts] = self._describe(pid)
+        return self._containers[mounts]
+
+    def _describe(self, pid: int) -> Container | None:
+        """Describe the container of a process. Return None for a service or a sandbox with mounts of its own."""
+        groups = self._text(pid, "cgroup")
+        identifiers = tuple(
+            dict.fromkeys(found for found in _IDENTIFIER.findall(groups) if found not in self._host_identifiers)
+        )
+        pod = _POD.search(groups)
+        lxc = _LXC.search(groups)
+        engine, identifier, name = ("lxc", "", lxc.group(1)) if lxc else self._monitor(pid)
+        if identifiers:
+            engine = next((value for text, value in _ENGINES if text in groups), engine or "containerd")
+        elif identifier:
+            identifiers = (identifier,)
+        elif not lxc:
+            return None
+        minors, capability_minors = self._nodes(pid)
+        capabilities = self._bounding_set(pid)
+        return Container(
+            engine=engine,
+            identifiers=identifiers,
+            name=name,
+            user=self._rootless_user(pid, groups),
+            pod=pod.group(1).replace("_", "-") if pod else "",
+            minors=minors,
+            capability_minors=capability_minors,
+            privileged=bool(capabilities) and capabilities & self._host_capabilities == self._host_capabilities,
+        )
+
+    def _monitor(self, pid: int) -> tuple[str, str, str]:
+        """Return engine, ID and name from the command line of the monitor that started the container."""
+        for _ancestor in range(_MOST_ANCESTORS):
+            words = self._text(pid, "cmdline").split("\0")
+            engine = engine_processes.engine_of(words)
+            if engine is not None:
+                known = dict(zip(words, words[1:]))
+                is_conmon = os.path.basename(words[0]) == "conmon"
+                identifier = known.get("-c" if is_conmon else "-id", "")
+                return _SHOWN.get(engine, engine), identifier, known.get("-n", "") if is_conmon else ""
+            fields = self._text(pid, "stat").rpartition(")")[2].split()
+            pid = int(fields[1]) if len(fields) > 1 and fields[1].isdigit() else 0
+            if pid <= 1:
+                break
+        return "", "", ""
+
+    def _rootless_user(self, pid: int, groups: str) -> str:
+        """Return the user of a rootless engine. A root of its own makes a container rootless, not only another user."""
+        lines = [line.split() for line in self._text(pid, "uid_map").splitlines()]
+        maps = [[int(word) for word in words] for words in lines if len(words) == 3 and all(map(str.isdigit, words))]
+        login = _LOGIN_USER.search(groups)
+        if not maps or maps[0][1] == 0 or (login is None and not any(count == 1 for _inside, _outside, count in maps)):
+            return ""
+        if login:
+            return _user_name(int(login.group(1)))
+        # Rootless engines map the user as a range of one ID, and the subordinate IDs as another range.
+        return _user_name(next(outside for _inside, outside, count in maps if count == 1))
+
+    def _nodes(self, pid: int) -> tuple[frozenset[int], frozenset[int]]:
+        """Return the minor numbers of the GPU nodes and of the capability nodes in the container's own /dev."""
+        device = self._dev_mount(pid)
+        if device is not None and device == self._host_dev:
+            return frozenset(), frozenset()
+        base = os.path.join(self._root, f"proc/{pid}/root/dev")
+        found: dict[int, set[int]] = {}
+        for directory in (base, os.path.join(base, "nvidia-caps")):
+            if os.path.islink(directory):
+                continue
+            for name in listing(directory, ""):
+                numbers = self._numbers(os.path.join(directory, name))
+                if numbers:
+                    found.setdefault(numbers[0], set()).add(numbers[1])
+        minors = found.get(_GPU_MAJOR, set()) - set(_CONTROL_MINORS)
+        capabilities = found.get(self._capability_major, set()) if self._capability_major is not None else set()
+        return frozenset(minors), frozenset(capabilities)
+
+    def _dev_mount(self, pid: int) -> str | None:
+        """Return the device of the file system that is mounted at /dev."""
+        lines = [line.split(" ") for line in self._text(pid, "mountinfo").splitlines()]
+        return next((line[2] for line in reversed(lines) if len(line) > 4 and line[4] == "/dev"), None)
+
+    def _bounding_set(self, pid: int) -> int:
+        found = re.search(r"^CapBnd:\s*([0-9a-f]+)$", self._text(pid, "status"), re.MULTILINE)
+        return int(found.group(1), 16) if found else 0
+
+    def _user(self, pid: int) -> int:
+        found = re.search(r"^Uid:\s*\d+\s+(\d+)", self._text(pid, "status"), re.MULTILINE)
+        return int(found.group(1)) if found else 0
+
+    def _text(self, pid: int, name: str) -> str:
+        return read_text(self._root, f"/proc/{pid}/{name}") or ""
+
+    def _link(self, pid: int, name: str) -> str | None:
+        try:
+            return os.readlink(os.path.join(self._root, f"proc/{pid}/{name}"))
+        except OSError:
+            return None
+
+
+def _user_name(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
