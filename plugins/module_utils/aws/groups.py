@@ -47,7 +47,7 @@ def _message(accelerator: Accelerator) -> str:
     if accelerator["vendor"] == "unknown":
         return (
             f"The accelerators of instance type {instance_type} are unknown: this version of gpufleet.hosts does not know "
-            f"family {accelerator['family']}. The instance is only in group gpu_unknown. Update the collection, or add the "
+            f"family {accelerator['family']}. Of the groups by accelerator, the instance is only in gpu_unknown. Update the collection, or add the "
             "instance to group gpu_hosts yourself."
         )
     if accelerator["count"] is None:
