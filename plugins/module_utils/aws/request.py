@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The instance that playbook aws_create creates, from its variables.
 
-Names of the SSM parameters: docs.aws.amazon.com/dlami/latest/devguide, the release notes of each image ("Query AMI-ID with
-SSM parameter"), and awsdocs-neuron.readthedocs-hosted.com, "Neuron DLAMI User Guide". They spell the last field differently.
+Names of the SSM parameters: docs.aws.amazon.com/dlami/latest/devguide, the release notes of each image ("Query AMI-ID
+with SSM parameter"), and awsdocs-neuron.readthedocs-hosted.com, "Neuron DLAMI User Guide". The last fields differ.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ def _type(variables: dict[str, t.Any], *, has_image_id: bool) -> tuple[str, str,
         raise RequestError(f"{name} is {value}, which has no accelerators. Use a type such as g6.xlarge.")
     if found["vendor"] not in ("nvidia", "neuron", "unknown"):
         raise RequestError(
-            f"{name} is {value}, whose accelerators ({found['model']}) this collection does not set up. Use a type with "
-            "NVIDIA GPUs or Neuron devices, such as g6.xlarge or trn1.2xlarge."
+            f"{name} is {value}, whose accelerators ({found['model']}) this collection does not set up. Use a type "
+            "with NVIDIA GPUs or Neuron devices, such as g6.xlarge or trn1.2xlarge."
         )
     if found["vendor"] == "unknown" and not has_image_id:
         raise RequestError(
@@ -168,17 +168,14 @@ def _user(image: str) -> str:
 def _security_groups(value: t.Any) -> list[str]:
     if value in (None, ""):
         return []
-    invalid = [item for item in value if not re.fullmatch(r"sg-[0-9a-f]{8,17}", str(item))] if _is_list(value) else [value]
+    items = value if isinstance(value, (list, tuple)) else [value]
+    invalid = [item for item in items if not re.fullmatch(r"sg-[0-9a-f]{8,17}", str(item))]
     if invalid:
         raise RequestError(
             f"aws_instance_security_groups has {invalid[0]!r}, which is not valid. Use a list of IDs such as "
             "[sg-0123456789abcdef0]."
         )
-    return [str(item) for item in value]
-
-
-def _is_list(value: t.Any) -> bool:
-    return isinstance(value, (list, tuple))
+    return [str(item) for item in items]
 
 
 def _volume(value: t.Any) -> int:
