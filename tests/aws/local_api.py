@@ -15,6 +15,7 @@ from pathlib import Path
 import boto3
 from moto.backends import get_backend
 from moto.core import DEFAULT_ACCOUNT_ID
+from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 from moto.ssm.models import Parameter
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,6 +59,10 @@ class Api:
         )
 
     def reset(self) -> None:
+        # The account of the tests has enabled three regions. Two of them have instances.
+        RegionsAndZonesBackend.regions = [
+            region for region in RegionsAndZonesBackend.regions if region.name in (*REGIONS, "us-west-2")
+        ]
         urllib.request.urlopen(urllib.request.Request(f"{self.url}/moto-api/reset", method="POST")).close()
         for region in REGIONS:
             for name, architecture in ((UBUNTU_DLAMI, "x86_64"), (NEURON_DLAMI, "x86_64"), (PLAIN, "x86_64")):
