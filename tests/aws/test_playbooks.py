@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.hosts.tests.aws.local_api import (
 )
 
 REGION = "us-east-1"
-GPU_PARAMETER = "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-24.04/latest/ami-id"
+GPU_PARAMETER = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
 NEURON_PARAMETER = "/aws/service/neuron/dlami/base/ubuntu-24.04/latest/image_id"
 VARIABLES = {
     "aws_instance_region": REGION,
@@ -114,8 +114,8 @@ def test_a_name_with_another_type_is_refused(aws: Api) -> None:
     ("changed", "message"),
     [
         (
-            {"aws_instance_image": "base-with-single-cuda-ubuntu-30.04"},
-            "base-with-single-cuda-ubuntu-30.04/latest/ami-id does not exist in us-east-1",
+            {"aws_instance_image": "base-oss-nvidia-driver-gpu-ubuntu-30.04"},
+            "base-oss-nvidia-driver-gpu-ubuntu-30.04/latest/ami-id does not exist in us-east-1",
         ),
         (
             {"aws_instance_image_id": "ami-01234567", "aws_instance_user": "ubuntu"},

@@ -19,13 +19,13 @@ OWNER_TAG = "gpufleet:created-by"
 OWNER = "gpufleet.hosts.aws_create"
 IMAGE_TAG = "gpufleet:image"
 
-_DEFAULT_IMAGE = {"nvidia": "base-with-single-cuda-ubuntu-24.04", "neuron": "base/ubuntu-24.04"}
+_DEFAULT_IMAGE = {"nvidia": "base-oss-nvidia-driver-gpu-ubuntu-24.04", "neuron": "base/ubuntu-24.04"}
 _USERS = {"ubuntu": "ubuntu", "amazon-linux": "ec2-user"}
 
 _REGION = (r"[a-z]{2}(-[a-z]+)+-[0-9]+", "us-east-1")
 _PATTERNS = {
     "aws_instance_key_name": (r"\S(.{0,253}\S)?", "the name of a key pair"),
-    "aws_instance_image": (r"[a-z0-9.-]+(/[a-z0-9.-]+)?", "base-with-single-cuda-ubuntu-24.04"),
+    "aws_instance_image": (r"[a-z0-9.-]+(/[a-z0-9.-]+)?", "base-oss-nvidia-driver-gpu-ubuntu-24.04"),
     "aws_instance_image_id": (r"ami-[0-9a-f]{8,17}", "ami-0123456789abcdef0"),
     "aws_instance_subnet_id": (r"subnet-[0-9a-f]{8,17}", "subnet-0123456789abcdef0"),
     "aws_instance_user": (r"[a-z_][a-z0-9_-]*", "ubuntu"),
@@ -136,6 +136,11 @@ def _type(variables: dict[str, t.Any], *, has_image_id: bool) -> tuple[str, str,
         raise RequestError(
             f"{name} is {value}, and this version of the collection does not know family {found['family']}. Set "
             "aws_instance_image_id and aws_instance_user, or update the collection."
+        )
+    if found["vendor"] == "nvidia" and found["fraction"] != 1 and not has_image_id:
+        raise RequestError(
+            f"{name} is {value}, which has a part of a GPU. It needs NVIDIA's GRID driver, which no Deep Learning AMI has. "
+            "Set aws_instance_image_id to an image with this driver, or use a type such as g6.xlarge."
         )
     return value, found["vendor"], found["architecture"] or ""
 

@@ -22,7 +22,7 @@ GOOD = {
     [
         (
             {},
-            "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-24.04/latest/ami-id",
+            "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id",
             "ubuntu",
         ),
         (
@@ -103,6 +103,7 @@ def test_a_new_family_is_possible_with_the_id_of_an_image():
         ({"aws_instance_type": "g6"}, "aws_instance_type is 'g6', which is not valid"),
         ({"aws_instance_type": "m7i.large"}, "aws_instance_type is m7i.large, which has no accelerators"),
         ({"aws_instance_type": "g4ad.xlarge"}, "g4ad.xlarge, whose accelerators (Radeon Pro V520)"),
+        ({"aws_instance_type": "g6f.large"}, "g6f.large, which has a part of a GPU. It needs NVIDIA's GRID driver"),
         ({"aws_instance_type": "p9.48xlarge"}, "does not know family p9. Set aws_instance_image_id"),
         ({"aws_instance_key_name": ""}, "aws_instance_key_name is not set"),
         ({"aws_instance_image": "a b"}, "aws_instance_image is 'a b', which is not valid"),
