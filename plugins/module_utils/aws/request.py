@@ -139,8 +139,8 @@ def _type(variables: dict[str, t.Any], *, has_image_id: bool) -> tuple[str, str,
         )
     if found["vendor"] == "nvidia" and found["fraction"] != 1 and not has_image_id:
         raise RequestError(
-            f"{name} is {value}, which has a part of a GPU. It needs NVIDIA's GRID driver, which no Deep Learning AMI has. "
-            "Set aws_instance_image_id to an image with this driver, or use a type such as g6.xlarge."
+            f"{name} is {value}, which has a part of a GPU. It needs NVIDIA's GRID driver, which no Deep Learning "
+            "AMI has. Set aws_instance_image_id to an image with this driver, or use a type such as g6.xlarge."
         )
     return value, found["vendor"], found["architecture"] or ""
 
