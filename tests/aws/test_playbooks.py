@@ -93,8 +93,9 @@ def test_create_twice_and_terminate_twice(aws: Api) -> None:
 
 
 def test_a_neuron_instance_gets_the_image_for_neuron(aws: Api) -> None:
-    created = _play("aws_create", environment=with_credentials(aws.url), aws_instance_type="trn1.2xlarge")
+    created = _play("aws_create", "-v", environment=with_credentials(aws.url), aws_instance_type="trn1.2xlarge")
     assert created.rc == 0, created.text
+    assert "groups: - aws_instances - neuron_hosts - neuron_trainium" in created.text
     assert [item["ImageId"] for item in _alive(aws)] == [aws.images[REGION, NEURON_DLAMI]]
 
 
