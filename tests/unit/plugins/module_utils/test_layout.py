@@ -18,6 +18,7 @@ MODULE_UTILS = PLUGINS / "module_utils"
 ORDER = [
     "base",
     "hardware",
+    "aws",
     "host",
     "nvml",
     "repository",
