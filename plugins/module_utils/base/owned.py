@@ -77,10 +77,12 @@ DRIVER_RUNFILE_RECORD = f"{STATE_DIRECTORY}/nvidia_driver_runfile.json"
 DRIVER_REBOOT_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_reboot.json"
 # Module gpu_container_proof: the last proof that containers see the GPUs, and what it depends on.
 CONTAINER_PROOF_RECORD = f"{STATE_DIRECTORY}/gpu_container_proof.json"
+# Playbook dlami: what it adopted, completed and left alone on a prepared image.
+ADOPTION_REPORT = f"{STATE_DIRECTORY}/adoption.json"
 # Files in the directory of the records that are no records of package transactions.
 BESIDE_RECORDS = (
     *(ENGINE_USERS, CONTAINER_TOOLKIT_CONFIG_RECORD, CONTAINERD_CONFIG_RECORD),
-    *(DRIVER_RUNFILE_RECORD, DRIVER_REBOOT_MARKER, CONTAINER_PROOF_RECORD),
+    *(DRIVER_RUNFILE_RECORD, DRIVER_REBOOT_MARKER, CONTAINER_PROOF_RECORD, ADOPTION_REPORT),
 )
 
 

@@ -38,6 +38,7 @@ ORDER = [
     "rendering",
     "proof",
     "observe",
+    "adoption",
     "site",
 ]
 SOURCES = sorted(path for path in MODULE_UTILS.rglob("*.py") if path.name != "__init__.py")
