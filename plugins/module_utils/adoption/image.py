@@ -31,7 +31,9 @@ _OTHERS = {"dgx": "NVIDIA DGX OS", "gcp_deeplearning": "a Google Cloud Deep Lear
 _EXTRAS = {
     "cuda": re.compile(r"(?:cuda|libcu|libnpp|libnv)[a-z0-9-]*-\d+-\d+"),
     "dcgm": re.compile(r"datacenter-gpu-manager(?:-[a-z0-9-]+)?"),
-    "efa": re.compile(r"efa(?:-[a-z0-9-]+)?|libfabric\d*-aws(?:-[a-z0-9-]+)?|openmpi\d*-aws|libnccl-ofi(?:-[a-z0-9-]+)?"),
+    "efa": re.compile(
+        r"efa(?:-[a-z0-9-]+)?|libfabric\d*-aws(?:-[a-z0-9-]+)?|openmpi\d*-aws|libnccl-ofi(?:-[a-z0-9-]+)?"
+    ),
 }
 _VERSIONLOCK = "python3-dnf-plugin-versionlock"
 

@@ -168,7 +168,9 @@ def _user(image: str) -> str:
 def _security_groups(value: t.Any) -> list[str]:
     if value in (None, ""):
         return []
-    invalid = [item for item in value if not re.fullmatch(r"sg-[0-9a-f]{8,17}", str(item))] if _is_list(value) else [value]
+    invalid = (
+        [item for item in value if not re.fullmatch(r"sg-[0-9a-f]{8,17}", str(item))] if _is_list(value) else [value]
+    )
     if invalid:
         raise RequestError(
             f"aws_instance_security_groups has {invalid[0]!r}, which is not valid. Use a list of IDs such as "
