@@ -22,7 +22,7 @@ _ENGINE = "container_engine"
 _OWNERS = {
     "eks": "the image for Amazon EKS: nodeadm chooses the runtime and writes /etc/containerd/config.toml at each boot",
     "ecs": "the image for Amazon ECS: Amazon's packages configure Docker and its GPU runtime for the ECS agent",
-    "azure_hpc": "an Azure HPC image: its own scripts installed the driver, the fabric manager and the toolkit together",
+    "azure_hpc": "an Azure HPC image: its scripts installed the driver, the fabric manager and the toolkit together",
 }
 # How users call the images that playbook dlami does not adopt.
 _OTHERS = {"dgx": "NVIDIA DGX OS", "gcp_deeplearning": "a Google Cloud Deep Learning VM image"}
@@ -31,9 +31,7 @@ _OTHERS = {"dgx": "NVIDIA DGX OS", "gcp_deeplearning": "a Google Cloud Deep Lear
 _EXTRAS = {
     "cuda": re.compile(r"(?:cuda|libcu|libnpp|libnv)[a-z0-9-]*-\d+-\d+"),
     "dcgm": re.compile(r"datacenter-gpu-manager(?:-[a-z0-9-]+)?"),
-    "efa": re.compile(
-        r"efa(?:-[a-z0-9-]+)?|libfabric\d*-aws(?:-[a-z0-9-]+)?|openmpi\d*-aws|libnccl-ofi(?:-[a-z0-9-]+)?"
-    ),
+    "efa": re.compile(r"(?:efa|libfabric\d*-aws|libnccl-ofi)(?:-[a-z0-9-]+)?|openmpi\d*-aws"),
 }
 _VERSIONLOCK = "python3-dnf-plugin-versionlock"
 
@@ -90,7 +88,7 @@ def boot_problem(host: Host, timeout: int) -> str | None:
 
 
 def data_root_problem(host: Host, options: t.Mapping[str, t.Any]) -> str | None:
-    """Return why Docker's data directory cannot be on the local NVMe disks. `options`: container_engine_docker_options."""
+    """Return why Docker's data directory cannot be on the local NVMe disks. `options`: those of dockerd."""
     root = str(options.get("data-root") or "")
     if host["image"]["nvme"] or not f"{root}/".startswith(f"{machine_image.NVME}/"):
         return None
