@@ -19,6 +19,9 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image as adoption_image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import report as adoption_report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.image import Adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
@@ -48,6 +51,11 @@ _SPEC = {
     "parts": {"type": "list", "elements": "str", "choices": list(site_plan.PARTS), "default": []},
     "requires_root": {"type": "bool", "default": False},
     "first_plan": {"type": "bool", "default": True},
+    "adopt": {"type": "bool", "default": False},
+    "image": {"type": "str", "default": ""},
+    "cloud_init_timeout": {"type": "int", "default": 0},
+    "changes_before": {"type": "list", "elements": "dict", "default": []},
+    "held_before": {"type": "list", "elements": "str", "default": []},
 }
 # Paths belong to the host and are checked there.
 _OBSERVATION = {**observe_call.OPTIONS, "files": {**observe_call.OPTIONS["files"], "elements": "str"}}
@@ -106,6 +114,10 @@ class ActionModule(ActionBase):
         names = site_variables.unknown_names(self._task_vars)
         values = self._variables(selected, names.errors)
         host = self._observe(values, selected)
+        adopted = None
+        if options["adopt"]:
+            adopted = self._adopt(host, values, options)
+            selected = adopted.parts
         parts = self._parts(host, values, selected)
         can_change = options["first_plan"] and not self._task.check_mode and host["uid"] == 0
         can_wait = host["package_state"]["busy"] and can_change
@@ -150,12 +162,48 @@ class ActionModule(ActionBase):
             "warnings": [*names.warnings, *self._notices["warnings"]],
             "deprecations": self._notices["deprecations"],
         }
+        if adopted is not None:
+            result["adoption"] = self._adoption(host, adopted, result["changes"], options)
         found = {**self._discovered, **(facts or {})}
         if found:
             result["ansible_facts"] = found
         if result["has_secrets"]:
             result["_ansible_no_log"] = True
         return result
+
+    def _adopt(self, host: dict[str, Any], values: dict[str, dict[str, Any]], options: dict[str, Any]) -> Adoption:
+        """Return what may act on the prepared image of the host. Fail if the image cannot be adopted."""
+        engine = values.get("container_engine")
+        docker_options = _read("container_engine", engine).docker_options if engine is not None else {}
+        try:
+            adopted = adoption_image.adopt(host, options["parts"], options["image"].strip())
+        except adoption_image.NotAdoptable as error:
+            raise Failure(str(error), errors=[str(error)]) from error
+        problems = [
+            adoption_image.boot_problem(host, options["cloud_init_timeout"]),
+            adoption_image.data_root_problem(host, docker_options) if adopted.parts else None,
+        ]
+        errors = [problem for problem in problems if problem]
+        if errors:
+            raise Failure(" ".join(errors), errors=errors)
+        return adopted
+
+    def _adoption(
+        self, host: dict[str, Any], adopted: Adoption, changes: list[dict[str, Any]], options: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the report of the adoption, and which packages the playbook still has to hold."""
+        not_held = adoption_image.not_held(host) if adopted.parts and adoption_image.can_hold(host) else []
+        known = options["changes_before"] or changes
+        plans = {part["part"]: adoption_report.Part(part["changes"], part["reasons"]) for part in known}
+        held = options["held_before"] or not_held
+        report = adoption_report.build(host, adopted, plans, held, options["image"].strip())
+        return {
+            "report": report,
+            "text": adoption_report.text(report),
+            "is_written": adoption_report.is_written(host, report),
+            "table": adoption_report.table(report),
+            "hold": not_held,
+        }
 
     def _options(self) -> dict[str, Any]:
         checked = ArgumentSpecValidator(_SPEC).validate(dict(self._task.args))
@@ -188,6 +236,8 @@ class ActionModule(ActionBase):
     def _observe(self, values: dict[str, dict[str, Any]], parts: list[str], lock_timeout: int = 0) -> dict[str, Any]:
         wanted = _read("observe", values["observe"])
         arguments = {"services": wanted.services, "files": wanted.files, "package_lock_timeout": lock_timeout}
+        if self._task.args.get("cloud_init_timeout"):
+            arguments["cloud_init_timeout"] = self._task.args["cloud_init_timeout"]
         driver = driver_request.read(values["nvidia_driver"]) if "nvidia_driver" in values else None
         if driver is not None and (driver.extra_packages or driver.kernel_packages):
             arguments["packages"] = [*driver.extra_packages, *driver.kernel_packages]

@@ -44,6 +44,12 @@ options:
     type: list
     elements: str
     default: []
+  cloud_init_timeout:
+    description:
+      - Seconds to wait until cloud-init has finished in this boot, also in check mode. While it runs, it can install
+        packages and write files.
+    type: int
+    default: 0
   package_lock_timeout:
     description:
       - With apt, seconds to wait for a running package manager. If the package manager still runs after this time,
@@ -397,11 +403,23 @@ host:
           fingerprints: [EB693B3035CD5710E231E123A4B469963BF863CC]
           digests: ["sha256:afbea87d3b979b3788ef34223aeeb323ade481128e2c133723ae99b8a51368bb"]
     image:
-      description: >-
-        The C(kind) of prepared image (C(dlami), C(azure_hpc), C(dgx), C(gcp_deeplearning), null), its C(evidence) and
-        the C(cloud).
+      description:
+        - The C(kind) of prepared image (C(dlami), C(eks), C(ecs), C(azure_hpc), C(dgx), C(gcp_deeplearning), null), the
+          paths that are C(evidence) for it, and the C(cloud).
+        - On EC2, C(instance_type) from the DMI table. The C(frameworks), C(cuda) toolkits and C(efa) installer of the
+          image. C(nvme) is the directory of the local NVMe disks of a Deep Learning AMI, if they are mounted.
+        - C(cloud_init) has its C(state) in this boot (C(absent), C(running), C(done)) and its C(errors).
       type: dict
-      sample: {kind: null, evidence: [], cloud: null}
+      sample:
+        kind: dlami
+        evidence: [/opt/dlami]
+        cloud: aws
+        instance_type: p5.48xlarge
+        frameworks: [pytorch]
+        cuda: ["12.8", "13.2"]
+        efa: 1.47.0
+        nvme: /opt/dlami/nvme
+        cloud_init: {state: done, errors: []}
     reboot_flag:
       description:
         - Whether the distribution requests a reboot (C(present)), and the C(packages) that require it.

@@ -47,6 +47,32 @@ options:
         versions and reads the state of the GPUs.
     type: bool
     default: true
+  adopt:
+    description:
+      - Plan the adoption of a prepared image, as playbook C(gpufleet.hosts.dlami) does. The task fails if the host does
+        not run an AWS Deep Learning AMI. On images that another program maintains, it plans no part.
+    type: bool
+    default: false
+  image:
+    description:
+      - The kind of the image, if O(adopt=true) cannot detect it. One of C(dlami), C(eks), C(ecs), C(azure_hpc), C(dgx),
+        C(gcp_deeplearning).
+    type: str
+    default: ""
+  cloud_init_timeout:
+    description: Seconds to wait until cloud-init has finished in this boot. With O(adopt=true), the task then fails.
+    type: int
+    default: 0
+  changes_before:
+    description: RV(changes) of the plan that this run has carried out, for the report of O(adopt=true).
+    type: list
+    elements: dict
+    default: []
+  held_before:
+    description: C(hold) in RV(adoption) of the plan that this run has carried out.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode:
     description: The task changes nothing.
@@ -124,6 +150,41 @@ has_secrets:
   type: bool
   returned: success
   sample: false
+adoption:
+  description: The result of O(adopt=true).
+  type: dict
+  returned: success, with O(adopt=true)
+  contains:
+    report:
+      description:
+        - The C(image), the C(instance) with its accelerators, and the C(parts). Each part has a C(state), which is
+          C(adopted), C(completed) or C(left_alone), the C(version), and the C(reason).
+      type: dict
+      returned: always
+      sample:
+        parts: [{part: nvidia_driver, state: adopted, version: 595.71.05, reason: satisfies the request}]
+    text:
+      description: The report as the file on the host contains it.
+      type: str
+      returned: always
+      sample: '{"parts": []}'
+    is_written:
+      description: Whether the host already has this file.
+      type: bool
+      returned: always
+      sample: false
+    table:
+      description: The parts as lines of a table.
+      type: list
+      elements: str
+      returned: always
+      sample: ["PART           STATE    VERSION    REASON"]
+    hold:
+      description: The packages of CUDA, DCGM and EFA that are not held yet.
+      type: list
+      elements: str
+      returned: always
+      sample: [datacenter-gpu-manager-4-core]
 errors:
   description: Why the parts cannot be carried out on the host.
   type: list

@@ -77,10 +77,12 @@ DRIVER_RUNFILE_RECORD = f"{STATE_DIRECTORY}/nvidia_driver_runfile.json"
 DRIVER_REBOOT_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_reboot.json"
 # Module gpu_container_proof: the last proof that containers see the GPUs, and what it depends on.
 CONTAINER_PROOF_RECORD = f"{STATE_DIRECTORY}/gpu_container_proof.json"
+# Playbook dlami: what it adopted, completed and left alone on a prepared image.
+ADOPTION_REPORT = f"{STATE_DIRECTORY}/adoption.json"
 # Files in the directory of the records that are no records of package transactions.
 BESIDE_RECORDS = (
     *(ENGINE_USERS, CONTAINER_TOOLKIT_CONFIG_RECORD, CONTAINERD_CONFIG_RECORD),
-    *(DRIVER_RUNFILE_RECORD, DRIVER_REBOOT_MARKER, CONTAINER_PROOF_RECORD),
+    *(DRIVER_RUNFILE_RECORD, DRIVER_REBOOT_MARKER, CONTAINER_PROOF_RECORD, ADOPTION_REPORT),
 )
 
 
@@ -219,3 +221,15 @@ PERSISTENCED_DROP_IN = f"{PERSISTENCED_UNIT}.d/gpufleet.conf"
 TOOLKIT_VERIFIED = f"{STATE_DIRECTORY}/cuda_toolkit_verified"
 # Adds the toolkit's programs to PATH.
 TOOLKIT_PROFILE = "/etc/profile.d/gpufleet-cuda.sh"
+
+
+# --- A host that configures itself, written by cloud-init with the user data of playbook user_data ---
+
+PULL_SETTINGS = "/etc/gpufleet/pull.json"
+# The user's: variables with secrets for the service.
+PULL_ENVIRONMENT = "/etc/gpufleet/pull.env"
+PULL_PROGRAM = "/usr/local/lib/gpufleet/pull"
+PULL_UNIT = "/etc/systemd/system/gpufleet-pull.service"
+PULL_TIMER = "/etc/systemd/system/gpufleet-pull.timer"
+# Ansible, the collection, the site's repository and the outcome.
+PULL_STATE = f"{STATE_DIRECTORY}/pull"

@@ -390,12 +390,25 @@ class Keyring(TypedDict):
     digests: list[str]
 
 
+class CloudInit(TypedDict):
+    """cloud-init in this boot. `state`: absent, running or done."""
+
+    state: str
+    errors: list[str]
+
+
 class Image(TypedDict):
-    """The kind of prepared image that the host was installed from."""
+    """The kind of prepared image that the host was installed from, and what it contains besides packages."""
 
     kind: str | None
     evidence: list[str]
     cloud: str | None
+    instance_type: str | None
+    frameworks: list[str]
+    cuda: list[str]
+    efa: str | None
+    nvme: str | None
+    cloud_init: CloudInit
 
 
 class RebootFlag(TypedDict):

@@ -13,6 +13,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Callable
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import machine_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
 
@@ -26,6 +27,7 @@ OPTIONS: dict[str, Any] = {
     "packages": _NAMES,
     "users": _NAMES,
     "package_lock_timeout": {"type": "int", "default": 0},
+    "cloud_init_timeout": {"type": "int", "default": 0},
     "driver_volume": {
         "type": "dict",
         "options": {
@@ -80,6 +82,8 @@ def observe(
             podman_path=find("podman"),
         )
 
+    # While cloud-init runs, it can still install packages and write files, so that even a prediction would be wrong.
+    machine_image.wait_for_cloud_init("/", options["cloud_init_timeout"])
     if not check_mode:
         installed.wait_until_free("/", options["package_lock_timeout"])
     system = os.uname()

@@ -98,6 +98,7 @@ FILES = (
     owned.CDI_PROGRAM,
     owned.CDI_UNIT,
     owned.CONTAINER_PROOF_RECORD,
+    owned.ADOPTION_REPORT,
     owned.ENGINE_RECORD,
     owned.ENGINE_USERS,
     owned.DRIVER_RECORD,

@@ -38,7 +38,9 @@ ORDER = [
     "rendering",
     "proof",
     "observe",
+    "adoption",
     "site",
+    "unattended",
 ]
 SOURCES = sorted(path for path in MODULE_UTILS.rglob("*.py") if path.name != "__init__.py")
 DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}

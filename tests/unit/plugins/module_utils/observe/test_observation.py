@@ -492,6 +492,9 @@ IMAGES = [
     ({"opt/aws/amazon-cloudwatch-agent/etc/dlami-amazon-cloudwatch-agent-all.json": "{}"}, ("dlami", None)),
     ({"opt/aws_neuronx_venv_pytorch_2_9/bin/python": ""}, ("dlami", None)),
     ({"opt/aws_neuronx_tools/x": ""}, (None, None)),
+    ({"usr/bin/nodeadm": "", "sys/class/dmi/id/sys_vendor": "Amazon EC2\n"}, ("eks", "aws")),
+    ({"var/lib/ecs/ecs.config": ""}, ("ecs", None)),
+    ({"etc/ecs/ecs.config": "", "opt/dlami/nvme/x": ""}, ("dlami", None)),
     ({"opt/azurehpc/component_versions.txt": "{}"}, ("azure_hpc", None)),
     ({"etc/dgx-release": ""}, ("dgx", None)),
     ({"sys/class/dmi/id/product_name": "NVIDIA DGX H100\n"}, ("dgx", None)),
@@ -508,6 +511,50 @@ def test_the_kind_of_image_and_the_cloud_are_recognized(tree, files, expected):
     image = observe(tree)["image"]
     assert (image["kind"], image["cloud"]) == expected
     assert bool(image["evidence"]) is (image["kind"] is not None)
+
+
+def test_the_contents_of_a_deep_learning_ami_are_read(tree):
+    for path, content in {
+        "sys/class/dmi/id/sys_vendor": "Amazon EC2\n",
+        "sys/class/dmi/id/product_name": "p5.48xlarge\n",
+        "opt/pytorch/bin/python": "",
+        "opt/tensorflow/README": "",
+        "usr/local/cuda-13.2/bin/nvcc": "",
+        "usr/local/cuda-12.8/bin/nvcc": "",
+        "usr/local/cuda-12.9/README": "",
+        "opt/amazon/efa_installed_packages": "# EFA installer version: 1.47.0\n# Debug packages installed: no\n",
+        "proc/self/mounts": "/dev/nvme1n1 /opt/dlami/nvme ext4 rw 0 0\n",
+    }.items():
+        tree.file(path, content)
+    image = observe(tree)["image"]
+    assert image["instance_type"] == "p5.48xlarge"
+    assert (image["frameworks"], image["cuda"]) == (["pytorch"], ["12.8", "13.2"])
+    assert (image["efa"], image["nvme"]) == ("1.47.0", "/opt/dlami/nvme")
+
+
+@pytest.mark.parametrize("name", ["HVM domU", "", "p5"])
+def test_a_product_name_that_is_no_instance_type_is_ignored(tree, name):
+    tree.file("sys/class/dmi/id/sys_vendor", "Amazon EC2\n")
+    tree.file("sys/class/dmi/id/product_name", name)
+    assert observe(tree)["image"]["instance_type"] is None
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, ("absent", [])),
+        ({"disabled": "", "status.json": "{}"}, ("absent", [])),
+        ({"status.json": "{}"}, ("running", [])),
+        ({"status.json": "{}", "result.json": '{"v1": {"errors": []}}'}, ("done", [])),
+        ({"result.json": '{"v1": {"errors": ["no route"]}}'}, ("done", ["no route"])),
+        ({"result.json": "{"}, ("done", [])),
+    ],
+)
+def test_the_state_of_cloud_init_is_read(tree, files, expected):
+    for name, content in files.items():
+        tree.file(f"run/cloud-init/{name}", content)
+    found = observe(tree)["image"]["cloud_init"]
+    assert (found["state"], found["errors"]) == expected
 
 
 @pytest.mark.parametrize("path", ["run/reboot-required", "run/reboot-needed"])

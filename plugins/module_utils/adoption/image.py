@@ -1,0 +1,121 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What playbook dlami may change on a prepared image, and which of its packages it holds.
+
+Pure functions of the observation of a host.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import machine_image
+
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
+DLAMI = "dlami"
+_ENGINE = "container_engine"
+# Images that their owner updates and configures. Another program would work against the owner.
+_OWNERS = {
+    "eks": "the image for Amazon EKS: nodeadm chooses the runtime and writes /etc/containerd/config.toml at each boot",
+    "ecs": "the image for Amazon ECS: Amazon's packages configure Docker and its GPU runtime for the ECS agent",
+    "azure_hpc": "an Azure HPC image: its scripts installed the driver, the fabric manager and the toolkit together",
+}
+# How users call the images that playbook dlami does not adopt.
+_OTHERS = {"dgx": "NVIDIA DGX OS", "gcp_deeplearning": "a Google Cloud Deep Learning VM image"}
+# Packages that no role manages: what they belong to, by the pattern of their names. Packages of CUDA whose names end
+# with a version install toolkits side by side; all others follow the driver or the repository.
+_EXTRAS = {
+    "cuda": re.compile(r"(?:cuda|libcu|libnpp|libnv)[a-z0-9-]*-\d+-\d+"),
+    "dcgm": re.compile(r"datacenter-gpu-manager(?:-[a-z0-9-]+)?"),
+    "efa": re.compile(r"(?:efa|libfabric\d*-aws|libnccl-ofi)(?:-[a-z0-9-]+)?|openmpi\d*-aws"),
+}
+_VERSIONLOCK = "python3-dnf-plugin-versionlock"
+
+
+class Adoption(t.NamedTuple):
+    """What the playbook may do on a host."""
+
+    kind: str
+    # The parts of the plan that may act.
+    parts: list[str]
+    # Why all other parts are left alone.
+    reason: str
+
+
+class NotAdoptable(Exception):
+    """The playbook must not run on this host. The message is for the user."""
+
+
+def adopt(host: Host, parts: t.Sequence[str], requested: str) -> Adoption:
+    """Return which of the parts may act on the image. `requested`: the user's name of the image, or empty text.
+
+    Raise NotAdoptable for a host without an image that the playbook knows.
+    """
+    image = host["image"]
+    if requested and requested not in machine_image.KINDS:
+        raise NotAdoptable(
+            f"dlami_image is {requested!r}, which is not a known image. Use one of "
+            f"{', '.join(machine_image.KINDS)}, or remove the variable to detect the image."
+        )
+    kind = requested or image["kind"]
+    if kind in _OWNERS:
+        return Adoption(kind, [], f"this host runs {_OWNERS[kind]}")
+    if kind != DLAMI:
+        found = f"runs {_OTHERS[kind]}" if kind in _OTHERS else "has none of its files, such as /opt/dlami"
+        raise NotAdoptable(
+            f"This host does not run an AWS Deep Learning AMI: it {found}. Nothing was changed. Use playbook "
+            "gpufleet.hosts.site for this host. If it does run a Deep Learning AMI, set dlami_image to dlami."
+        )
+    neuron = neuron_accelerators(host)
+    if neuron and not host["nvidia"]["gpus"]:
+        reason = f"this host has {neuron}, whose driver and tools belong to the image"
+        return Adoption(kind, [part for part in parts if part == _ENGINE], reason)
+    return Adoption(kind, list(parts), "")
+
+
+def boot_problem(host: Host, timeout: int) -> str | None:
+    """Return why the host cannot be adopted yet: cloud-init runs for longer than the time limit."""
+    if host["image"]["cloud_init"]["state"] != "running":
+        return None
+    return (
+        f"cloud-init has not finished after {timeout} seconds. Nothing was changed. See what it waits for with "
+        "'cloud-init status --long' on the host. Then run the playbook again, or raise dlami_cloud_init_timeout."
+    )
+
+
+def data_root_problem(host: Host, options: t.Mapping[str, t.Any]) -> str | None:
+    """Return why Docker's data directory cannot be on the local NVMe disks. `options`: those of dockerd."""
+    root = str(options.get("data-root") or "")
+    if host["image"]["nvme"] or not f"{root}/".startswith(f"{machine_image.NVME}/"):
+        return None
+    return (
+        f"Docker's data-root is to be {root}, but no disk is mounted at {machine_image.NVME}, so Docker would fill the "
+        "root disk. Use an instance type with local NVMe disks, mount them, or remove dlami_docker_on_nvme."
+    )
+
+
+def neuron_accelerators(host: Host) -> str:
+    """Name the AWS Neuron accelerators of a host: '16 x Trainium'. Empty text if it has none."""
+    kinds = [item["generation"] or "AWS Neuron" for item in host["accelerators"] if item["vendor"] == "neuron"]
+    return ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds))
+
+
+def extra_packages(host: Host, part: str) -> dict[str, str]:
+    """Return the installed packages of `cuda`, `dcgm` or `efa` with their versions."""
+    names = _EXTRAS[part]
+    return {name: version for name, version in host["installed_packages"].items() if names.fullmatch(name)}
+
+
+def not_held(host: Host) -> list[str]:
+    """Return the packages that the image brought, that no role manages, and that nobody holds yet."""
+    held = set(host["held_packages"])
+    return sorted(name for part in _EXTRAS for name in extra_packages(host, part) if name not in held)
+
+
+def can_hold(host: Host) -> bool:
+    """Return whether packages can be held. dnf needs its plugin, and the playbook installs nothing for a hold."""
+    return host["os"]["package_manager"] != "dnf" or _VERSIONLOCK in host["installed_packages"]

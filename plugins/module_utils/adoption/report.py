@@ -1,0 +1,173 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report of playbook dlami: what it adopted, completed and left alone on a prepared image, and why.
+
+Pure functions. The report has no times, so that a run that changes nothing does not change it, either.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image as adoption_image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import instance_families
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.image import Adoption
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
+ADOPTED, COMPLETED, LEFT_ALONE = "adopted", "completed", "left_alone"
+SCHEMA = 1
+_HEADINGS = ("PART", "STATE", "VERSION", "REASON")
+_WIDTH = 100
+_ENGINES = ("docker", "podman", "containerd")
+_TOOLKIT = "nvidia-container-toolkit"
+
+
+class Entry(t.TypedDict):
+    """What happened to a part of the image. `state`: adopted, completed or left_alone."""
+
+    part: str
+    state: str
+    version: str | None
+    reason: str
+
+
+class Part(t.NamedTuple):
+    """The plan of a part of the run: its changes, and the reasons that it names."""
+
+    changes: t.Sequence[str]
+    reasons: t.Sequence[str]
+
+
+def build(
+    host: Host, adoption: Adoption, plans: t.Mapping[str, Part], held: t.Sequence[str], requested_kind: str = ""
+) -> dict[str, t.Any]:
+    """Return the report.
+
+    `plans`: the plan of each part that may act, before the run has changed anything. `held`: packages that no role
+    manages, and that this run holds. `host`: the observation after the changes.
+    """
+    image = host["image"]
+    instance_type = image["instance_type"]
+    previous = _previous(host)
+    entries = [*_entries(host, adoption, plans), *_extras(host, held)]
+    return {
+        "schema": SCHEMA,
+        "image": {
+            "kind": adoption.kind,
+            "evidence": ["dlami_image"] if requested_kind else image["evidence"],
+            "frameworks": image["frameworks"],
+            "os": host["os"]["key"],
+            "architecture": host["os"]["arch"],
+        },
+        "instance": instance_families.describe(instance_type) if instance_type else None,
+        "parts": [_settled(entry, previous.get(entry["part"])) for entry in entries],
+    }
+
+
+def text(report: t.Mapping[str, t.Any]) -> str:
+    """Return the content of the file on the host."""
+    return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+
+
+def is_written(host: Host, report: t.Mapping[str, t.Any]) -> bool:
+    """Return whether the host has this report."""
+    return host["files"][owned.ADOPTION_REPORT]["content"] == text(report)
+
+
+def table(report: t.Mapping[str, t.Any]) -> list[str]:
+    """Return the lines of a table. Long texts continue in the next line."""
+    rows = [
+        _HEADINGS,
+        *((part["part"], part["state"], part["version"] or "-", part["reason"]) for part in report["parts"]),
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS) - 1)]
+    lines = []
+    for row in rows:
+        first, *rest = textwrap.wrap(row[-1], _WIDTH, break_on_hyphens=False) or [""]
+        lines.append("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), first]).rstrip())
+        lines += [f"{' ' * (sum(widths) + 2 * len(widths))}  {more}" for more in rest]
+    return lines
+
+
+def _previous(host: Host) -> dict[str, Entry]:
+    """Return the entries of the last report on the host. Another program may have damaged the file."""
+    try:
+        known = json.loads(host["files"][owned.ADOPTION_REPORT]["content"] or "")
+        return {entry["part"]: entry for entry in known["parts"] if {*entry} == {*Entry.__annotations__}}
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
+def _settled(entry: Entry, previous: Entry | None) -> Entry:
+    """Keep what an earlier run completed, as long as the version is the same and nothing changes now."""
+    is_kept = previous is not None and entry["state"] == ADOPTED and previous["state"] != LEFT_ALONE
+    return previous if previous is not None and is_kept and previous["version"] == entry["version"] else entry
+
+
+def _entries(host: Host, adoption: Adoption, plans: t.Mapping[str, Part]) -> list[Entry]:
+    driver = host["driver"]
+    engine = next((name for name in _ENGINES if host["engines"][name]["package"]), None)
+    found = {
+        "nvidia_driver": driver["loaded"] or driver["on_disk"] or driver["library"],
+        "nvidia_persistenced": _version(host, "nvidia-persistenced"),
+        "container_engine": engine and f"{engine} {host['engines'][engine]['version'] or ''}".strip(),
+        "nvidia_container_toolkit": _version(host, _TOOLKIT) or _version(host, f"{_TOOLKIT}-base"),
+        "driver_volume": driver["loaded"],
+        "container_proof": None,
+    }
+    return [_entry(name, version, adoption, plans.get(name)) for name, version in found.items()]
+
+
+def _entry(name: str, version: str | None, adoption: Adoption, plan: Part | None) -> Entry:
+    if plan is None:
+        return Entry(part=name, state=LEFT_ALONE, version=version, reason=adoption.reason or "not selected by the tags")
+    holds = [change for change in plan.changes if change.startswith("hold ")]
+    others = [change for change in plan.changes if change not in holds]
+    if others:
+        return Entry(part=name, state=COMPLETED, version=version, reason="; ".join([*others, *holds]))
+    if version is None and not holds and name != "container_proof":
+        return Entry(part=name, state=LEFT_ALONE, version=None, reason="; ".join(plan.reasons) or "not installed")
+    kept = "; ".join(plan.reasons) or "satisfies the request"
+    return Entry(part=name, state=ADOPTED, version=version, reason="; ".join([kept, *holds]))
+
+
+def _extras(host: Host, held: t.Sequence[str]) -> list[Entry]:
+    """Return the entries of what no role manages: CUDA toolkits, DCGM, EFA."""
+    image = host["image"]
+    versions = {
+        "cuda": ", ".join(image["cuda"]) or None,
+        "dcgm": _lowest(adoption_image.extra_packages(host, "dcgm")),
+        "efa": image["efa"] or _lowest(adoption_image.extra_packages(host, "efa")),
+    }
+    return [_extra(host, name, version, held) for name, version in versions.items()]
+
+
+def _extra(host: Host, name: str, version: str | None, held: t.Sequence[str]) -> Entry:
+    if version is None:
+        return Entry(part=name, state=LEFT_ALONE, version=None, reason="not installed")
+    packages = adoption_image.extra_packages(host, name)
+    reason = "installed with the image, and kept"
+    if name == "dcgm":
+        state = (host["services"].get("nvidia-dcgm.service") or {}).get("active_state")
+        reason += f"; nvidia-dcgm.service is {state}" if state else ""
+    new = sorted(set(packages) & set(held))
+    if new:
+        reason += f"; hold {', '.join(new)}"
+    elif packages and not adoption_image.can_hold(host):
+        reason += "; not held: dnf has no python3-dnf-plugin-versionlock"
+    return Entry(part=name, state=ADOPTED, version=version, reason=reason)
+
+
+def _lowest(packages: t.Mapping[str, str]) -> str | None:
+    return min((found.partition(" ")[0] for found in packages.values()), default=None)
+
+
+def _version(host: Host, package: str) -> str | None:
+    found = host["installed_packages"].get(package)
+    return found.partition(" ")[0] if found else None

@@ -1,0 +1,114 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report of playbook dlami."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image, report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.report import Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import PARTS
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import converged, file
+
+UNCHANGED = {part: Part([], ["satisfies nvidia_driver_source"]) for part in PARTS}
+ALL = image.Adoption("dlami", list(PARTS), "")
+
+
+def host(**found):
+    there = converged()
+    there["files"][owned.ADOPTION_REPORT] = file(None)
+    there["image"] |= {"kind": "dlami", "evidence": ["/opt/dlami"], "instance_type": "p5.48xlarge", **found}
+    return there
+
+
+def parts(result):
+    return {part["part"]: part for part in result["parts"]}
+
+
+def written(there, result):
+    """Return the host with the report on it."""
+    return {**there, "files": {**there["files"], owned.ADOPTION_REPORT: file(report.text(result))}}
+
+
+def test_what_satisfies_the_request_is_adopted_with_its_version_and_the_reason():
+    there = host(cuda=["12.8", "13.2"], efa="1.47.0")
+    there["installed_packages"]["datacenter-gpu-manager-4-core"] = "1:4.6.0-1 amd64"
+    result = report.build(there, ALL, UNCHANGED, [])
+    found = parts(result)
+    assert {name: (entry["state"], entry["version"]) for name, entry in found.items()} == {
+        "nvidia_driver": ("adopted", there["driver"]["loaded"]),
+        "nvidia_persistenced": ("adopted", "535.261.03-1"),
+        "container_engine": ("adopted", "docker 20.10.24+dfsg1-1"),
+        "nvidia_container_toolkit": ("left_alone", None),
+        "driver_volume": ("adopted", there["driver"]["loaded"]),
+        "container_proof": ("adopted", None),
+        "cuda": ("adopted", "12.8, 13.2"),
+        "dcgm": ("adopted", "1:4.6.0-1"),
+        "efa": ("adopted", "1.47.0"),
+    }
+    assert found["nvidia_driver"]["reason"] == "satisfies nvidia_driver_source"
+    assert (result["instance"]["model"], result["instance"]["count"]) == ("H100", 8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "reason"),
+    [
+        (["hold docker.io at its version"], "adopted", "satisfies nvidia_driver_source; hold docker.io at its version"),
+        (["start docker.service", "hold docker.io"], "completed", "start docker.service; hold docker.io"),
+    ],
+)
+def test_a_hold_alone_is_no_completion(changes, state, reason):
+    plans = {**UNCHANGED, "container_engine": Part(changes, ["satisfies nvidia_driver_source"])}
+    entry = parts(report.build(host(), ALL, plans, []))["container_engine"]
+    assert (entry["state"], entry["reason"]) == (state, reason)
+
+
+def test_a_later_run_keeps_what_the_first_run_completed():
+    there = host()
+    plans = {**UNCHANGED, "nvidia_persistenced": Part(["start nvidia-persistenced.service"], [])}
+    first = report.build(there, ALL, plans, ["efa"])
+    assert not report.is_written(there, first)
+    again = written(there, first)
+    second = report.build(again, ALL, UNCHANGED, [])
+    assert second == first
+    assert report.is_written(again, second)
+
+
+def test_another_version_ends_a_completion():
+    there = host()
+    plans = {**UNCHANGED, "nvidia_persistenced": Part(["start nvidia-persistenced.service"], [])}
+    again = written(there, report.build(there, ALL, plans, []))
+    again["installed_packages"] = {**there["installed_packages"], "nvidia-persistenced": "600-1 amd64"}
+    entry = parts(report.build(again, ALL, UNCHANGED, []))["nvidia_persistenced"]
+    assert (entry["state"], entry["version"]) == ("adopted", "600-1")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"parts": [{"part": "efa"}]}', '{"parts": 1}'])
+def test_a_damaged_report_is_replaced(content):
+    there = host()
+    there["files"][owned.ADOPTION_REPORT] = file(content)
+    result = report.build(there, ALL, UNCHANGED, [])
+    assert result == report.build(host(), ALL, UNCHANGED, [])
+    assert not report.is_written(there, result)
+
+
+def test_parts_that_belong_to_others_are_left_alone_with_the_reason():
+    result = report.build(host(), image.Adoption("eks", [], "nodeadm owns it"), {}, [])
+    found = parts(result)
+    assert {entry["state"] for name, entry in found.items() if name in PARTS} == {"left_alone"}
+    assert found["nvidia_driver"]["reason"] == "nodeadm owns it"
+
+
+def test_the_table_names_each_part_and_wraps_long_reasons():
+    plans = {**UNCHANGED, "container_engine": Part([f"change {'option ' * 40}"], [])}
+    lines = report.table(report.build(host(), ALL, plans, []))
+    assert lines[0].split() == ["PART", "STATE", "VERSION", "REASON"]
+    assert [line.split()[0] for line in lines if line[:1].strip()][1:4] == [
+        "nvidia_driver",
+        "nvidia_persistenced",
+        "container_engine",
+    ]
+    assert all(len(line) < 180 for line in lines)
