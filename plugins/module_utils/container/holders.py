@@ -83,7 +83,10 @@ class GpuUse:
             found.append("this host is a container itself. Processes and containers outside of it are not visible.")
         unlisted = list(dict.fromkeys(str(unit.gpu) for unit in units if unit.gpu.uuid in self.unlisted))
         if unlisted:
-            found.append(f"the driver does not list the processes on {', '.join(unlisted)}, so these do not count.")
+            found.append(
+                f"the driver does not list the processes on {', '.join(unlisted)}. Only those that have its device "
+                "node and /dev/nvidia-uvm open count."
+            )
         if self.rootless_users:
             found.append(
                 f"stopped containers of rootless engines (user {', '.join(self.rootless_users)}) are not visible. They "
@@ -228,9 +231,13 @@ class _Finder:
 
     def processes(self, unit: Unit) -> list[GpuProcess]:
         """Return the processes on a unit, without those that have ended since the driver listed them."""
+        listed = unit.gpu.processes
+        if listed is None:
+            minor = unit.gpu.minor
+            listed = tuple(GpuProcess(one.pid) for one in self.table.processes.values() if minor in one.opened)
         return [
             process
-            for process in unit.gpu.processes or ()
+            for process in listed
             if unit.runs(process) and (process.pid in self.table.processes or not self.table.is_complete)
         ]
 

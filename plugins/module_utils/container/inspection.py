@@ -117,14 +117,18 @@ def assigned_gpus(
     *,
     nodes: Nodes = _as_is,
     cdi_nodes: CdiNodes = _no_nodes,
+    swarm_variables: Collection[str] = (),
     exclude: Collection[str] = (),
 ) -> AssignedGpus:
     """Return the GPUs of a container, from the first isolation that gives access to any.
 
-    `exclude` are the device nodes and CDI devices that the user passed in addition to `gpus`.
+    `swarm_variables`: see isolation.swarm_variables. `exclude` are the device nodes and CDI devices that the user
+    passed in addition to `gpus`.
     """
     resolver = _UuidResolver(inventory, mig_minors)
-    found = _gpus_by_isolation(container, engine, resolver, nodes, exclude, cdi_nodes=cdi_nodes)
+    found = _gpus_by_isolation(
+        container, engine, resolver, nodes, exclude, cdi_nodes=cdi_nodes, swarm_variables=swarm_variables
+    )
     return next((AssignedGpus(uuids, isolation) for isolation, uuids in found if uuids), AssignedGpus())
 
 
@@ -136,6 +140,7 @@ def _gpus_by_isolation(
     exclude: Collection[str] = (),
     *,
     cdi_nodes: CdiNodes,
+    swarm_variables: Collection[str],
 ) -> list[tuple[str, frozenset[str]]]:
     """Return the GPUs that each isolation gives access to.
 
@@ -158,15 +163,16 @@ def _gpus_by_isolation(
     return [
         (CDI, resolver.by_names(name for name in cdi if _CDI_NAME.match(name)) | resolver.by_nodes(others)),
         (DEVICE_REQUESTS, frozenset(by_request)),
-        (RUNTIME, resolver.by_names(_runtime_names(container, engine))),
+        (RUNTIME, resolver.by_names(_runtime_names(container, engine, swarm_variables))),
         (VOLUME, resolver.by_nodes(node for path in paths if path not in exclude for node in nodes(path))),
     ]
 
 
-def _runtime_names(container: Mapping[str, Any], engine: EngineState) -> list[str]:
+def _runtime_names(container: Mapping[str, Any], engine: EngineState, swarm_variables: Collection[str]) -> list[str]:
     """Return the devices requested from NVIDIA's runtime, or nothing if the container uses another runtime.
 
-    The runtime reads annotations first, then mounts, then the environment.
+    The runtime reads annotations first, then mounts, then the environment: the swarm's variables if one of them is set,
+    else NVIDIA_VISIBLE_DEVICES.
     """
     config = container.get("Config") or {}
     host = container.get("HostConfig") or {}
@@ -186,8 +192,9 @@ def _runtime_names(container: Mapping[str, Any], engine: EngineState) -> list[st
     if names:
         return names
     env = environment(config.get("Env"))
-    visible = [name.strip() for name in env.get("NVIDIA_VISIBLE_DEVICES", "").split(",")]
-    if "NVIDIA_VISIBLE_DEVICES" not in env and env.get("CUDA_VERSION") and not env.get("NVIDIA_REQUIRE_CUDA"):
+    variables = [name for name in swarm_variables if name in env] or ["NVIDIA_VISIBLE_DEVICES"]
+    visible = [name.strip() for variable in variables for name in env.get(variable, "").split(",")]
+    if variables[0] not in env and env.get("CUDA_VERSION") and not env.get("NVIDIA_REQUIRE_CUDA"):
         # The runtime gives all GPUs to images of CUDA that are older than the variable for requirements.
         return ["all"]
     return [] if "void" in visible or visible == ["none"] else [name for name in visible if name]
@@ -293,13 +300,16 @@ def as_holder(
     *,
     nodes: Nodes = _as_is,
     cdi_nodes: CdiNodes = _no_nodes,
+    swarm_variables: Collection[str] = (),
 ) -> Holder:
     """Return a container as a holder of GPUs. It has no UUIDs if the container holds none."""
     state = holding_state(container)
     uuids: frozenset[str] = frozenset()
     if state is not None:
         resolver = _UuidResolver(inventory, mig_minors)
-        found = _gpus_by_isolation(container, engine, resolver, nodes, cdi_nodes=cdi_nodes)
+        found = _gpus_by_isolation(
+            container, engine, resolver, nodes, cdi_nodes=cdi_nodes, swarm_variables=swarm_variables
+        )
         uuids = frozenset(uuid for _isolation, gpus in found for uuid in gpus)
     return Holder(
         name=name_of(container),

@@ -275,6 +275,12 @@ def runtime_mode(host: Host) -> str | None:
     return mode
 
 
+def swarm_variables(host: Host) -> list[str]:
+    """Return the environment variables from which NVIDIA's runtime reads the GPUs of a swarm's service."""
+    match = re.search(r"^\s*swarm-resource\s*=\s*[\"']([^\"'\n]*)[\"']", host.read(RUNTIME_CONFIG), re.MULTILINE)
+    return [name for part in (match.group(1) if match else "").split(",") if (name := part.strip())]
+
+
 def requirement_checker(name: str, engine: EngineState, host: Host, units: Sequence[Unit]) -> str:
     """Return whose rules count for the requirements of an image: see module `image`."""
     if name not in (RUNTIME, DEVICE_REQUESTS):

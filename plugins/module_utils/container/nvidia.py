@@ -200,6 +200,7 @@ class Nvidia:
             minors,
             nodes=self.nodes,
             cdi_nodes=self._cdi_nodes(engine),
+            swarm_variables=container_isolation.swarm_variables(self._host(engine)),
             exclude=exclude,
         )
 
@@ -207,7 +208,13 @@ class Nvidia:
         """Return a container as a holder. It has no UUIDs if the container holds no GPU."""
         minors = device_nodes.mig_minors(self._root)
         return inspection.as_holder(
-            container, engine, self.inventory, minors, nodes=self.nodes, cdi_nodes=self._cdi_nodes(engine)
+            container,
+            engine,
+            self.inventory,
+            minors,
+            nodes=self.nodes,
+            cdi_nodes=self._cdi_nodes(engine),
+            swarm_variables=container_isolation.swarm_variables(self._host(engine)),
         )
 
     def use(
@@ -226,10 +233,11 @@ class Nvidia:
         if not whole_host:
             return find_use(self.inventory, listed, ignored=ignored, own=own)
         pids = {process.pid for gpu in self.inventory.gpus for process in gpu.processes or ()}
+        unlisted = [gpu.minor for gpu in self.inventory.gpus if gpu.processes is None and gpu.minor is not None]
         return find_use(
             self.inventory,
             listed,
-            process_table.read(self._root, pids),
+            process_table.read(self._root, pids, minors=unlisted),
             kubelet.read(self._root),
             device_nodes.mig_minors(self._root),
             ignored=ignored,

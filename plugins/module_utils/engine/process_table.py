@@ -20,6 +20,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import l
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import processes as engine_processes
 
 _GPU_MAJOR = 195
+_GPU_NODE = re.compile(r"^/dev/nvidia(\d+)$")
+# A program that computes has this node open. A monitor of GPUs, for example nvidia-persistenced, has not.
+_COMPUTE_NODE = "/dev/nvidia-uvm"
 _CONTROL_MINORS = (254, 255)  # nvidia-modeset, nvidiactl
 _CAPABILITIES = re.compile(r"^\s*(\d+)\s+nvidia-caps$", re.MULTILINE)
 _IDENTIFIER = re.compile(r"(?:^|[/-])([0-9a-f]{64})(?=\.scope|/|$)", re.MULTILINE)
@@ -61,12 +64,13 @@ class Container:
 
 @dataclass(frozen=True)
 class Process:
-    """A process, and its container if it has one."""
+    """A process, and its container if it has one. `opened`: those of the requested GPUs that it has open."""
 
     pid: int
     command: str
     user: str
     container: Container | None = None
+    opened: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -97,9 +101,11 @@ def device_numbers(path: str) -> tuple[int, int] | None:
     return (os.major(status.st_rdev), os.minor(status.st_rdev)) if stat.S_ISCHR(status.st_mode) else None
 
 
-def read(root: str, pids: Collection[int] = (), numbers: Numbers | None = None) -> ProcessTable:
-    """Read the process table. `pids` are the processes to return."""
-    return _Reader(root, numbers or device_numbers).table(frozenset(pids))
+def read(
+    root: str, pids: Collection[int] = (), numbers: Numbers | None = None, *, minors: Collection[int] = ()
+) -> ProcessTable:
+    """Read the process table. It contains the processes `pids`, and those that compute on GPUs with these `minors`."""
+    return _Reader(root, numbers or device_numbers).table(frozenset(pids), frozenset(minors))
 
 
 class _Reader:
@@ -117,7 +123,7 @@ class _Reader:
         self._capability_major = int(major.group(1)) if major else None
         self._containers: dict[str, Container | None] = {}
 
-    def table(self, pids: frozenset[int]) -> ProcessTable:
+    def table(self, pids: frozenset[int], minors: frozenset[int]) -> ProcessTable:
         processes, rootless = {}, set()
         for pid in sorted(int(name) for name in listing(self._root, "/proc") if name.isdigit()):
             container = self._container(pid)
@@ -126,8 +132,9 @@ class _Reader:
                 user = self._user(pid)
                 if user:
                     rootless.add(_user_name(user))
-            if pid in pids:
-                processes[pid] = Process(pid, command, _user_name(self._user(pid)), container)
+            opened = self._opened(pid) & minors if minors else frozenset()
+            if pid in pids or opened:
+                processes[pid] = Process(pid, command, _user_name(self._user(pid)), container, opened)
         return ProcessTable(
             tuple(container for container in self._containers.values() if container is not None),
             processes,
@@ -216,6 +223,13 @@ class _Reader:
         minors = found.get(_GPU_MAJOR, set()) - set(_CONTROL_MINORS)
         capabilities = found.get(self._capability_major, set()) if self._capability_major is not None else set()
         return frozenset(minors), frozenset(capabilities)
+
+    def _opened(self, pid: int) -> frozenset[int]:
+        """Return the minor numbers of the GPUs that a program has open for computing."""
+        names = {self._link(pid, f"fd/{name}") or "" for name in listing(self._root, f"/proc/{pid}/fd")}
+        if _COMPUTE_NODE not in names:
+            return frozenset()
+        return frozenset(int(match.group(1)) for match in map(_GPU_NODE.match, names) if match)
 
     def _dev_mount(self, pid: int) -> str | None:
         """Return the device of the file system that is mounted at /dev."""

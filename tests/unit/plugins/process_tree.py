@@ -55,6 +55,7 @@ class ProcessTree:
         dev: str = "0:5",
         capabilities: str = ALL_CAPABILITIES,
         uid_map: str = "0 0 4294967295",
+        opened: tuple[str, ...] = (),
     ) -> None:
         base = f"proc/{pid}"
         self.write(f"{base}/comm", f"{command}\n")
@@ -68,6 +69,9 @@ class ProcessTree:
         self.write(f"{base}/uid_map", f"{uid_map}\n")
         self.write(f"{base}/ns/none")
         (self.root / base / "ns/mnt").symlink_to(mounts)
+        for number, target in enumerate(opened):
+            self.write(f"{base}/fd/none")
+            (self.root / base / f"fd/{number}").symlink_to(target)
 
     def container(
         self, pid: int, *nodes: str, cgroup: str = "", command: str = "python3", dev: str = "0:99", **options

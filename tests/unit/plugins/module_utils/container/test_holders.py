@@ -48,8 +48,10 @@ def tree(tmp_path):
 def use(tree, gpus=None, containers=(), **options):
     gpus = gpus or inventory()
     pids = {process.pid for gpu in gpus.gpus for process in gpu.processes or ()}
+    minors = [gpu.minor for gpu in gpus.gpus if gpu.processes is None]
     root = str(tree.root)
-    return find_use(gpus, containers, process_table.read(root, pids, numbers), kubelet.read(root), MINORS, **options)
+    table = process_table.read(root, pids, numbers, minors=minors)
+    return find_use(gpus, containers, table, kubelet.read(root), MINORS, **options)
 
 
 def held(found):
@@ -108,6 +110,18 @@ def test_processes_outside_containers_hold_their_gpus(tree):
 def test_a_process_that_has_ended_holds_nothing(tree):
     found = use(tree, inventory(gpu2=[process(999)]))
     assert (found.holders, found.busy) == ((), {})
+
+
+def test_a_process_that_has_an_unlisted_gpu_open_for_computing_holds_it(tree):
+    tree.process(70, "python3", user=ALICE, opened=("/dev/nvidia-uvm", "/dev/nvidia3", "/dev/nvidia2"))
+    tree.process(71, "nvidia-persiste", opened=("/dev/nvidiactl", "/dev/nvidia3"))
+    tree.container(40, opened=("/dev/nvidia-uvm", "/dev/nvidia3"), capabilities=ALL_CAPABILITIES, dev="0:5")
+    # GPU 0 has minor number 3. The driver says that GPU 1 has no process.
+    gpus = inventory_from_facts([gpu(0, processes=None), gpu(1, processes=[])])
+    assert held(use(tree, gpus, [listed(40, "tools")])) == {
+        f"process 70 (python3) of user {ALICE}": [0],
+        "docker container tools (process 40)": [0],
+    }
 
 
 def test_a_process_in_a_container_makes_the_container_a_holder(tree):
@@ -212,7 +226,8 @@ def test_limits_are_reported_only_where_they_are_true(tree):
         "are started."
     )
     assert found.limits(gpus.units[:1]) == [
-        f"the driver does not list the processes on GPU 0 ({UUIDS[0]}), so these do not count.",
+        f"the driver does not list the processes on GPU 0 ({UUIDS[0]}). Only those that have its device node and "
+        "/dev/nvidia-uvm open count.",
         rootless,
     ]
     kubernetes = found.limits(gpus.units[1:])

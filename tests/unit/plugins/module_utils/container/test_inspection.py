@@ -316,6 +316,24 @@ def test_alias_of_a_gpu_node_counts(paths, uuids):
     assert holder.uuids == uuids
 
 
+@pytest.mark.parametrize(
+    ("env", "uuids"),
+    [
+        (["DOCKER_RESOURCE_GPU=1"], {UUIDS[1]}),
+        ([f"DOCKER_RESOURCE_GPU={UUIDS[1]},3", "NVIDIA_VISIBLE_DEVICES=all"], {UUIDS[1], UUIDS[3]}),
+        (["SECOND=2", "DOCKER_RESOURCE_GPU=1"], {UUIDS[1], UUIDS[2]}),
+        (["DOCKER_RESOURCE_GPU=", "CUDA_VERSION=8.0"], set()),
+        (["NVIDIA_VISIBLE_DEVICES=2"], {UUIDS[2]}),
+        (["CUDA_VERSION=8.0"], ALL),
+    ],
+)
+def test_services_of_a_swarm_hold_the_gpus_of_their_resources(env, uuids):
+    made = container("c", env=env, Runtime="nvidia")
+    variables = ["DOCKER_RESOURCE_GPU", "SECOND"]
+    assert as_holder(made, NVIDIA, WHOLE, MINORS, swarm_variables=variables).uuids == uuids
+    assert assigned_gpus(made, NVIDIA, WHOLE, MINORS, swarm_variables=variables).uuids == uuids
+
+
 def test_holder_combines_all_isolations():
     made = container("c", Devices=nodes("/dev/nvidia0"), DeviceRequests=[request(DeviceIDs=["0"])])
     assert as_holder(made, docker(), WHOLE, MINORS).uuids == {UUIDS[0], UUIDS[3]}

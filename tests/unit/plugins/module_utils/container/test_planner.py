@@ -920,6 +920,23 @@ def test_a_processes_container_is_named_and_can_be_ignored(case):
         case.plan(gpus=[0], conditions={"idle": True})
 
 
+def test_a_process_on_a_gpu_without_a_list_of_processes_is_found_by_its_open_files(case):
+    opened = ("/dev/nvidia-uvm", "/dev/nvidia3")
+    ProcessTree(case.root).process(70, "python3", user=ALICE, opened=opened)
+    case.facts = facts([gpu(0, processes=None), gpu(1)])
+    with pytest.raises(SelectionError, match=r"exclusive: GPU 0 .* is held by process 70 \(python3\) of user "):
+        case.plan(gpus=[0], exclusive=True)
+    assert case.plan(gpus=1, exclusive=True)["gpu_assignment"]["indexes"] == [1]
+
+
+def test_gpus_of_a_swarms_service_are_held(case):
+    case.file("/etc/nvidia-container-runtime/config.toml", 'swarm-resource = "DOCKER_RESOURCE_GPU, OTHER"\n')
+    case.has(container("service", env=[f"DOCKER_RESOURCE_GPU={UUIDS[1]}"], Runtime="nvidia"))
+    with pytest.raises(SelectionError, match=r"exclusive: GPU 1 .* is held by docker container service"):
+        case.plan(gpus=[1], exclusive=True)
+    assert case.plan(gpus=[2], exclusive=True)["gpu_assignment"]["indexes"] == [2]
+
+
 def test_own_processes_do_not_prevent_exclusive_or_idle_use(case):
     ProcessTree(case.root).container(40, "nvidia2")
     case.facts = facts([gpu(0), gpu(1, memory_free_mib=100, processes=[{"pid": 40, "name": "train"}])])
