@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Check the requirements of the simulated hosts before anything is created: root, disk space and memory. Install the tools
-# that build the images, and the SSH client. On failure, prints one line with the reason.
+# that build the images and the repositories of packages, and the SSH client. On failure, prints one line with the reason.
 set -euo pipefail
 
 fail() { printf 'sandbox: %s\n' "$1" >&2; exit 1; }
@@ -33,6 +33,8 @@ command -v gcc >/dev/null 2>&1 || missing+=(gcc libc6-dev)
 [ -x /bin/busybox ] || missing+=(busybox-static)
 command -v gpg >/dev/null 2>&1 || missing+=(gpg)
 command -v gpg-agent >/dev/null 2>&1 || missing+=(gpg-agent)
+command -v rpmbuild >/dev/null 2>&1 || missing+=(rpm)
+command -v createrepo_c >/dev/null 2>&1 || missing+=(createrepo-c)
 command -v ssh >/dev/null 2>&1 || missing+=(openssh-client)
 if [ ${#missing[@]} -gt 0 ]; then
     echo "sandbox: installing ${missing[*]}"

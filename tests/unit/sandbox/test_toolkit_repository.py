@@ -18,6 +18,12 @@ GENERATOR = REPOSITORY / "tests/sandbox/vendor/make_toolkit_repository.py"
 BASE = "nvidia-container-toolkit-base"
 
 
+def need(*programs):
+    """Fail if a program is missing."""
+    missing = [name for name in programs if not shutil.which(name)]
+    assert not missing, f"{', '.join(missing)} not found. On Debian, `make sandbox` installs what this test needs."
+
+
 def built(directory, kind):
     command = [sys.executable, str(GENERATOR), f"--format={kind}", f"--out={directory}/out", f"--gnupg={directory}/gpg"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n", 1)
@@ -26,9 +32,7 @@ def built(directory, kind):
 @pytest.fixture(scope="module")
 def debs(tmp_path_factory):
     """Return the directory with apt's repository."""
-    missing = [name for name in ("dpkg-deb", "gpg", "gpg-agent") if not shutil.which(name)]
-    if missing:
-        pytest.skip(f"requires {', '.join(missing)}")
+    need("dpkg-deb", "gpg", "gpg-agent")
     directory = tmp_path_factory.mktemp("deb")
     fingerprint, rest = built(directory, "deb")
     assert re.fullmatch(r"[0-9A-F]{40}", fingerprint)
@@ -82,8 +86,7 @@ UNIT = {"nvidia-container-toolkit", BASE, "libnvidia-container-tools", "libnvidi
 @pytest.fixture(scope="module")
 def apt(debs, tmp_path_factory):
     """Return a function that simulates an installation with the repository, whose signature apt verifies."""
-    if not shutil.which("apt-get") or not shutil.which("gpgv"):
-        pytest.skip("requires apt-get and gpgv")
+    need("apt-get", "gpgv")
     root = tmp_path_factory.mktemp("apt")
     for path in ("var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "etc/apt/preferences.d"):
         (root / path).mkdir(parents=True)
@@ -132,9 +135,7 @@ def test_ldconfig_accepts_the_library(debs, tmp_path):
 
 
 def test_rpm_reads_the_relations(tmp_path):
-    missing = [name for name in ("rpmbuild", "rpm", "createrepo_c", "gpg", "gpg-agent") if not shutil.which(name)]
-    if missing:
-        pytest.skip(f"requires {', '.join(missing)}")
+    need("rpmbuild", "rpm", "createrepo_c", "gpg", "gpg-agent")
     built(tmp_path, "rpm")
     (place,) = (tmp_path / "out/stable/rpm").iterdir()
     assert (place / "repodata/repomd.xml.asc").exists()
