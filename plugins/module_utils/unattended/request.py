@@ -93,6 +93,11 @@ def read(values: t.Mapping[str, t.Any]) -> Request:
             f"{ROLE}_revision is {request.revision}, which is the name of a branch. Hosts would follow every commit. "
             "Use a tag or a commit."
         )
+    if re.fullmatch(r"(?=.*[a-f])[0-9a-f]{7,39}", request.revision):
+        raise VariableError(
+            f"{ROLE}_revision is {request.revision}, which is a shortened commit. Write all its 40 digits, as "
+            f"git rev-parse {request.revision} prints them."
+        )
     _check_collection(request.collection)
     _check_environment(request.environment)
     return request
