@@ -83,10 +83,11 @@ def read(values: t.Mapping[str, t.Any]) -> Request:
             form = rule.sample or f"one of {', '.join(PLATFORMS)}"
             raise VariableError(f"{ROLE}_{name} is not set. Use the form {form}.")
     for name in ("repository", "collection"):
-        if _LOGIN.search(getattr(request, name)):
+        if _LOGIN.search(getattr(request, name)) or "?" in getattr(request, name):
             raise VariableError(
-                f"{ROLE}_{name} contains a login. Every user of the instance can read its user data. Give the host "
-                "read access in another way, for example with a deploy key in the image (see docs/aws.md)."
+                f"{ROLE}_{name} contains a login or a query, which can be one. Every user of the instance can read its "
+                "user data. Give the host read access in another way, for example with a deploy key in the image (see "
+                "docs/aws.md)."
             )
     if request.revision in _BRANCHES:
         raise VariableError(

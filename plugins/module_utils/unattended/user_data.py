@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import shlex
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
@@ -16,7 +15,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended.request 
 
 # EC2 accepts user data of this size, before it is encoded.
 LIMIT = 16 * 1024
-_SERVICE = """[Unit]
+_SERVICE = """# Written by playbook gpufleet.hosts.user_data.
+[Unit]
 Description=Configure this host with ansible-pull
 Documentation=https://github.com/gpufleet/hosts/blob/main/docs/aws.md
 Wants=network-online.target
@@ -28,7 +28,8 @@ Type=oneshot
 ExecStart=/usr/bin/python3 {program}
 TimeoutStartSec=3h
 """
-_TIMER = """[Unit]
+_TIMER = """# Written by playbook gpufleet.hosts.user_data.
+[Unit]
 Description=Configure this host with ansible-pull regularly
 
 [Timer]
@@ -58,8 +59,7 @@ def document(request: Request, program: str) -> dict[str, t.Any]:
         "ec2_tag": request.ec2_tag,
     }
     environment = "".join(
-        f"Environment={shlex.quote(f'{name}={value}'.replace('%', '%%'))}\n"
-        for name, value in sorted(request.environment.items())
+        f"Environment={_quoted(f'{name}={value}')}\n" for name, value in sorted(request.environment.items())
     )
     unit = _SERVICE.format(environment=environment, secrets=owned.PULL_ENVIRONMENT, program=owned.PULL_PROGRAM)
     # The delay spreads the runs of a fleet over a tenth of the interval.
@@ -90,6 +90,13 @@ def document(request: Request, program: str) -> dict[str, t.Any]:
             ["systemctl", "start", "--no-block", owned.PULL_UNIT.rpartition("/")[2]],
         ],
     }
+
+
+def _quoted(text: str) -> str:
+    """Quote a text for systemd, which reads escapes also in quotes, and expands specifiers."""
+    for special, escaped in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%")):
+        text = text.replace(special, escaped)
+    return f'"{text}"'
 
 
 def problem(text: str) -> str | None:

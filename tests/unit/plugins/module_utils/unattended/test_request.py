@@ -53,6 +53,7 @@ def test_pinned_sources_without_logins_are_accepted(values):
         ({"repository": ""}, ["unattended_repository is not set"]),
         ({"repository": "site"}, ["unattended_repository", "site"]),
         ({"repository": "https://user:secret@git.example/site.git"}, ["unattended_repository", "login"]),
+        ({"repository": "https://git.example/site.git?private=secret"}, ["unattended_repository", "login"]),
         ({"repository": "https://secret@git.example/site.git"}, ["unattended_repository", "login"]),
         ({"collection": "gpufleet.hosts"}, ["unattended_collection", "no fixed version", "gpufleet.hosts:0.1.0"]),
         ({"collection": "gpufleet.hosts:>=0.1.0"}, ["unattended_collection"]),
@@ -90,7 +91,9 @@ def content(file):
 
 
 def test_the_settings_reach_the_host():
-    written = files(document(interval=30, attempts=3, ec2_tag=True, environment={"no_proxy": "a b%c"}))
+    written = files(
+        document(interval=30, attempts=3, ec2_tag=True, environment={"no_proxy": "a b%c", "quoted": 'it\'s \\ "x"'})
+    )
     settings = json.loads(written[owned.PULL_SETTINGS])
     assert {name: settings[name] for name in ("repository", "revision", "collection")} == {
         name: GOOD[name] for name in ("repository", "revision", "collection")
@@ -99,7 +102,8 @@ def test_the_settings_reach_the_host():
     assert "OnUnitInactiveSec=30min" in written[owned.PULL_TIMER]
     # After a reboot, the unit was not active yet.
     assert "OnBootSec=" in written[owned.PULL_TIMER]
-    assert "Environment='no_proxy=a b%%c'\n" in written[owned.PULL_UNIT]
+    assert 'Environment="no_proxy=a b%%c"\n' in written[owned.PULL_UNIT]
+    assert """Environment="quoted=it's \\\\ \\"x\\""\n""" in written[owned.PULL_UNIT]
     assert f"ExecStart=/usr/bin/python3 {owned.PULL_PROGRAM}" in written[owned.PULL_UNIT]
 
 
