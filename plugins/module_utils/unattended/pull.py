@@ -25,12 +25,20 @@ STATE = "/var/lib/gpufleet/pull"
 METADATA = "http://169.254.169.254/latest"
 # The first wait between two attempts, in seconds. Each further wait is twice as long.
 WAIT = 10
+# What git, pip and the package managers get at most, in seconds. A run of the playbook is limited by its unit.
+LIMIT = 900
+TASK = re.compile(r"(?:TASK|RUNNING HANDLER) \[(.*)\] \*+$")
 RECAP = re.compile(r"^\S+ +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.MULTILINE)
 COMMIT = re.compile(r"[0-9a-f]{40}")
+# The modules need the Python of the system, which has the modules of its package manager.
+INVENTORY = """gpu_hosts:
+  hosts:
+    localhost: {ansible_connection: local, ansible_python_interpreter: /usr/bin/python3}
+"""
 # Messages of git and ansible-galaxy about a revision or a version that does not exist.
 NO_SUCH_PIN = re.compile(
     r"reference is not a tree|not our ref|did not match any file|failed to checkout|could not satisfy|"
-    r"failed to resolve",
+    r"failed to resolve the requested|failed to switch",
     re.IGNORECASE,
 )
 
@@ -51,15 +59,20 @@ class Pull:
         self.settings, self.state = settings, state
         self.python = f"{state}/venv/bin/python"
         self.collections = f"{state}/collections"
-        self.site = f"{state}/site"
+        # The repository with everything that was fetched, and the working tree for ansible-pull.
+        self.repository, self.site = f"{state}/repository.git", f"{state}/site"
+        # The programs of the environment are not in PATH, so that tasks find the same programs as in a push run.
+        self.programs = f"{state}/venv/bin"
         self.environment = {
             **os.environ,
             "HOME": os.environ.get("HOME") or "/root",
-            "PATH": f"{state}/venv/bin:" + os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
+            "PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
             "LC_ALL": "C.UTF-8",
             "ANSIBLE_COLLECTIONS_PATH": self.collections,
             "ANSIBLE_FORCE_COLOR": "false",
             "ANSIBLE_NOCOLOR": "true",
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+            "DEBIAN_FRONTEND": "noninteractive",
             "GIT_TERMINAL_PROMPT": "0",
         }
 
@@ -82,36 +95,68 @@ class Pull:
             return {"state": failure.state, "changed": None, "commit": None, "reason": str(failure)}
 
     def _converge(self) -> dict:
+        self._require_programs()
         commit = self._commit()
         self._install()
-        argv = ["ansible-pull", "--url", self.settings["repository"], "--checkout", commit, "--directory", self.site]
-        argv += ["--inventory", self.settings["inventory"] or f"{self.state}/inventory.yml", "--limit", "localhost"]
-        status, output = self._do([*argv, self.settings["playbook"]])
-        sys.stdout.write(output)
+        # A killed git can leave a broken working tree.
+        shutil.rmtree(self.site, ignore_errors=True)
+        inventory = f"{self.state}/inventory.yml"
+        write(inventory, INVENTORY)
+        argv = [f"{self.programs}/ansible-pull", "--url", f"file://{self.repository}", "--checkout", commit, "--full"]
+        argv += ["--directory", self.site, "--limit", "localhost", "--inventory", inventory]
+        if self.settings["inventory"]:
+            argv += ["--inventory", f"{self.site}/{self.settings['inventory']}"]
+        status, output = self._do([*argv, self.settings["playbook"]], to_journal=True)
         recap = RECAP.findall(output)
-        if status and not recap and NO_SUCH_PIN.search(output):
-            raise Failure("invalid", f"the repository {self.settings['repository']} has no commit {commit}")
-        if status or not recap:
-            raise Failure("failed", f"ansible-pull ended with status {status}: {last_error(output)}")
+        if status:
+            # The message of a task can contain secrets, and everybody can read the outcome.
+            raise Failure("failed", f"{failed_task(output, status)}. journalctl --unit gpufleet-pull has the message.")
+        if not recap:
+            raise Failure("failed", f"{self.settings['playbook']} has no play for localhost")
         changed = sum(int(numbers[1]) for numbers in recap)
         return {"state": "changed" if changed else "unchanged", "changed": changed, "commit": commit, "reason": None}
 
+    def _require_programs(self) -> None:
+        """Install what cloud-init could not install, for example because a mirror did not answer."""
+        if shutil.which("git") and self._do([self.settings["python"], "-c", "import ensurepip, venv"])[0] == 0:
+            return
+        wanted = self.settings["host_packages"]
+        commands = [["dnf", "-y", "install", *wanted]]
+        if shutil.which("apt-get"):
+            wait = ["-o", "DPkg::Lock::Timeout=600"]
+            commands = [
+                ["dpkg", "--configure", "-a"],  # completes an interrupted installation
+                ["apt-get", *wait, "update"],
+                ["apt-get", *wait, "-y", "--no-install-recommends", "install", *wanted],
+            ]
+        for argv in commands:
+            status, output = self._do(argv)
+            if status:
+                raise Failure("unavailable", f"{' and '.join(wanted)} could not be installed: {last_line(output)}")
+
     def _commit(self) -> str:
-        """Return the commit of the pinned revision. Fail if the repository cannot be reached, or lacks a pinned tag."""
+        """Return the commit of the pinned revision, and fetch it. A commit that was fetched before needs no network."""
         url, revision = self.settings["repository"], self.settings["revision"]
-        if shutil.which("git") is None:
-            raise Failure("unavailable", "git is not installed yet")
-        tag = f"refs/tags/{revision}"
-        status, output = self._do(["git", "ls-remote", "--quiet", url, tag, f"{tag}^{{}}"])
+        git = ["git", f"--git-dir={self.repository}"]
+        is_commit = bool(COMMIT.fullmatch(revision))
+        name = f"{revision if is_commit else f'refs/tags/{revision}'}^{{commit}}"
+        if not is_commit or self._do([*git, "cat-file", "-e", name])[0]:
+            if self._do([*git, "rev-parse", "--git-dir"])[0]:
+                shutil.rmtree(self.repository, ignore_errors=True)
+                self._do(["git", "init", "--quiet", "--bare", self.repository])
+            for directory, _subdirectories, files in os.walk(self.repository):
+                for file in files:
+                    if file.endswith(".lock"):  # a killed git left it
+                        os.unlink(f"{directory}/{file}")
+            fetch = [*git, "fetch", "--quiet", "--force", "--prune", url, "+refs/heads/*:refs/heads/*"]
+            status, output = self._do([*fetch, "+refs/tags/*:refs/tags/*"])
+            if status:
+                raise Failure("unavailable", f"the repository {url} cannot be read: {first_error(output)}")
+        status, output = self._do([*git, "rev-parse", "--verify", "--quiet", name])
         if status:
-            raise Failure("unavailable", f"the repository {url} cannot be read: {last_line(output)}")
-        # The last line of an annotated tag is the commit.
-        found = [line.split()[0] for line in output.splitlines() if COMMIT.match(line)]
-        if COMMIT.fullmatch(revision):
-            return revision
-        if not found:
-            raise Failure("invalid", f"the repository {url} has no tag {revision}. Create the tag, or pin another one.")
-        return found[-1]
+            kind = "commit" if is_commit else "tag"
+            raise Failure("invalid", f"the repository {url} has no {kind} {revision}. Push it, or pin another one.")
+        return output.strip()
 
     def _install(self) -> None:
         """Install Ansible and the collection, unless a former run has installed exactly these."""
@@ -121,7 +166,14 @@ class Pull:
             return
         for path in (f"{self.state}/venv", self.collections):
             shutil.rmtree(path, ignore_errors=True)
-        galaxy = ["ansible-galaxy", "collection", "install", "--no-deps", "--collections-path", self.collections]
+        galaxy = [
+            f"{self.programs}/ansible-galaxy",
+            "collection",
+            "install",
+            "--no-deps",
+            "--collections-path",
+            self.collections,
+        ]
         steps = [
             ("Python's environment", [self.settings["python"], "-m", "venv", f"{self.state}/venv"]),
             ("Ansible", [self.python, "-m", "pip", "install", "--quiet", *self.settings["packages"]]),
@@ -132,25 +184,33 @@ class Pull:
             if status:
                 state = "invalid" if name == "the collection" and NO_SUCH_PIN.search(output) else "unavailable"
                 raise Failure(state, f"{name} could not be installed: {last_error(output)}")
-        write(f"{self.state}/inventory.yml", "gpu_hosts: {hosts: {localhost: {ansible_connection: local}}}\n")
         write(marker, json.dumps(wanted))
 
-    def _do(self, argv: list[str]) -> tuple[int, str]:
+    def _do(self, argv: list[str], *, to_journal: bool = False) -> tuple[int, str]:
+        """Return the status of a program, and its output with its errors. `to_journal`: print each line at once."""
         say(f"running {' '.join(argv[:3])}")
+        options = {
+            "env": self.environment,
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+            "text": True,
+            "errors": "replace",
+        }
         try:
-            done = subprocess.run(
-                argv,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                check=False,
-            )
+            if not to_journal:
+                done = subprocess.run(argv, check=False, timeout=LIMIT, **options)
+                return done.returncode, done.stdout
+            lines = []
+            with subprocess.Popen(argv, **options) as process:
+                for line in process.stdout or ():
+                    print(line, end="", flush=True)
+                    lines.append(line)
+            return process.returncode, "".join(lines)
+        except subprocess.TimeoutExpired:
+            return 124, f"{argv[0]} did not end within {LIMIT} seconds"
         except OSError as error:
             return 127, str(error)
-        return done.returncode, done.stdout
 
 
 def tag_instance(outcome: dict, metadata: str = METADATA) -> str | None:
@@ -184,6 +244,24 @@ def last_line(output: str) -> str:
     """Return the last line of an output that is not empty, without a login in a URL."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return re.sub(r"//[^/@\s]+@", "//...@", lines[-1])[:300] if lines else "no output"
+
+
+def first_error(output: str) -> str:
+    """Return the first error of git. Its later lines are advice."""
+    errors = [line for line in output.splitlines() if line.startswith(("fatal: ", "error: "))]
+    return last_line(errors[0] if errors else output)
+
+
+def failed_task(output: str, status: int) -> str:
+    """Return which task failed, or the status of ansible-pull if no task did."""
+    task = failed = ""
+    for line in output.splitlines():
+        found = TASK.match(line)
+        if found:
+            task = found[1]
+        elif line.startswith(("fatal: [localhost]", "failed: [localhost]")):
+            failed = task
+    return f"task '{failed}' failed" if failed else f"ansible-pull ended with status {status}"
 
 
 def last_error(output: str) -> str:

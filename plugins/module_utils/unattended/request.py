@@ -83,15 +83,21 @@ def read(values: t.Mapping[str, t.Any]) -> Request:
             form = rule.sample or f"one of {', '.join(PLATFORMS)}"
             raise VariableError(f"{ROLE}_{name} is not set. Use the form {form}.")
     for name in ("repository", "collection"):
-        if _LOGIN.search(getattr(request, name)):
+        if _LOGIN.search(getattr(request, name)) or "?" in getattr(request, name):
             raise VariableError(
-                f"{ROLE}_{name} contains a login. Every user of the instance can read its user data. Give the host "
-                "read access in another way, for example with a deploy key in the image (see docs/aws.md)."
+                f"{ROLE}_{name} contains a login or a query, which can be one. Every user of the instance can read its "
+                "user data. Give the host read access in another way, for example with a deploy key in the image (see "
+                "docs/aws.md)."
             )
     if request.revision in _BRANCHES:
         raise VariableError(
             f"{ROLE}_revision is {request.revision}, which is the name of a branch. Hosts would follow every commit. "
             "Use a tag or a commit."
+        )
+    if re.fullmatch(r"(?=.*[a-f])[0-9a-f]{7,39}", request.revision):
+        raise VariableError(
+            f"{ROLE}_revision is {request.revision}, which is a shortened commit. Write all its 40 digits, as "
+            f"git rev-parse {request.revision} prints them."
         )
     _check_collection(request.collection)
     _check_environment(request.environment)

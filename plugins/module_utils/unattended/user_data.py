@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
-import shlex
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
@@ -14,7 +15,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended.request 
 
 # EC2 accepts user data of this size, before it is encoded.
 LIMIT = 16 * 1024
-_SERVICE = """[Unit]
+_SERVICE = """# Written by playbook gpufleet.hosts.user_data.
+[Unit]
 Description=Configure this host with ansible-pull
 Documentation=https://github.com/gpufleet/hosts/blob/main/docs/aws.md
 Wants=network-online.target
@@ -24,11 +26,14 @@ After=network-online.target cloud-final.service
 Type=oneshot
 {environment}EnvironmentFile=-{secrets}
 ExecStart=/usr/bin/python3 {program}
+TimeoutStartSec=3h
 """
-_TIMER = """[Unit]
+_TIMER = """# Written by playbook gpufleet.hosts.user_data.
+[Unit]
 Description=Configure this host with ansible-pull regularly
 
 [Timer]
+OnBootSec=3min
 OnUnitInactiveSec={interval}min
 RandomizedDelaySec={delay}s
 
@@ -48,27 +53,36 @@ def document(request: Request, program: str) -> dict[str, t.Any]:
         "collection": request.collection,
         "packages": request.packages,
         "python": platform.python,
+        "host_packages": platform.packages,
         "interval": request.interval,
         "attempts": request.attempts,
         "ec2_tag": request.ec2_tag,
     }
     environment = "".join(
-        f"Environment={shlex.quote(f'{name}={value}'.replace('%', '%%'))}\n"
-        for name, value in sorted(request.environment.items())
+        f"Environment={_quoted(f'{name}={value}')}\n" for name, value in sorted(request.environment.items())
     )
     unit = _SERVICE.format(environment=environment, secrets=owned.PULL_ENVIRONMENT, program=owned.PULL_PROGRAM)
     # The delay spreads the runs of a fleet over a tenth of the interval.
     timer = _TIMER.format(interval=request.interval, delay=request.interval * 6)
     files = {
         owned.PULL_SETTINGS: json.dumps(settings, indent=1) + "\n",
-        owned.PULL_PROGRAM: _without_comments(program),
         owned.PULL_UNIT: unit,
         owned.PULL_TIMER: timer,
     }
     return {
         "packages": platform.packages,
         "package_update": True,
-        "write_files": [{"path": path, "permissions": "0644", "content": text} for path, text in files.items()],
+        "write_files": [
+            *({"path": path, "permissions": "0644", "content": text} for path, text in files.items()),
+            # Compressed, because the text would exceed what EC2 accepts. Without a time, the same variables always
+            # give the same user data.
+            {
+                "path": owned.PULL_PROGRAM,
+                "permissions": "0644",
+                "encoding": "gz+b64",
+                "content": base64.b64encode(gzip.compress(program.encode(), mtime=0)).decode(),
+            },
+        ],
         "runcmd": [
             ["systemctl", "daemon-reload"],
             ["systemctl", "enable", "--now", owned.PULL_TIMER.rpartition("/")[2]],
@@ -76,6 +90,13 @@ def document(request: Request, program: str) -> dict[str, t.Any]:
             ["systemctl", "start", "--no-block", owned.PULL_UNIT.rpartition("/")[2]],
         ],
     }
+
+
+def _quoted(text: str) -> str:
+    """Quote a text for systemd, which reads escapes also in quotes, and expands specifiers."""
+    for special, escaped in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%")):
+        text = text.replace(special, escaped)
+    return f'"{text}"'
 
 
 def problem(text: str) -> str | None:
@@ -87,10 +108,3 @@ def problem(text: str) -> str | None:
         f"The user data has {size} bytes, and EC2 accepts at most {LIMIT}. Shorten unattended_environment or "
         "unattended_packages."
     )
-
-
-def _without_comments(program: str) -> str:
-    """Return a program without lines that contain only a comment. The license and the first line stay."""
-    lines = program.splitlines(keepends=True)
-    head = next(number for number, line in enumerate(lines) if not line.startswith("#"))
-    return "".join([*lines[:head], *(line for line in lines[head:] if not line.lstrip().startswith("#"))])

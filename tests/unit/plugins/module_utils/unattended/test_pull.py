@@ -9,9 +9,11 @@ import fcntl
 import http.server
 import json
 import os
+import subprocess
 import threading
 
 import pytest
+import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import pull
 
@@ -25,6 +27,7 @@ SETTINGS = {
     "collection": "gpufleet.hosts:0.1.0",
     "packages": ["ansible==12.3.0"],
     "python": "python3",
+    "host_packages": ["git", "python3-venv"],
     "interval": 60,
     "attempts": 3,
     "ec2_tag": False,
@@ -37,15 +40,16 @@ class Host(pull.Pull):
     def __init__(self, state, answers=None, **settings):
         super().__init__({**SETTINGS, **settings}, str(state))
         self.answers = {
-            "git": [(0, f"{COMMIT}\trefs/tags/v1\n")],
+            "rev-parse": [(0, f"{COMMIT}\n")],
             "ansible-pull": [(0, RECAP.format(3))],
             **(answers or {}),
         }
         self.commands = []
 
-    def _do(self, argv):
+    def _do(self, argv, *, to_journal=False):
         self.commands.append(argv)
-        found = self.answers.get(os.path.basename(argv[0]), [(0, "")])
+        name = argv[2] if argv[0] == "git" else os.path.basename(argv[0])
+        found = self.answers.get(name, [(0, "")])
         return found.pop(0) if len(found) > 1 else found[0]
 
     def count(self, program):
@@ -66,19 +70,25 @@ def test_the_outcome_has_the_changes_and_the_commit(tmp_path, changed, state):
     assert outcome == {"state": state, "changed": changed, "commit": COMMIT, "reason": None, "attempts": 1}
 
 
-def test_an_annotated_tag_is_its_commit(tmp_path):
-    lines = f"{'a' * 40}\trefs/tags/v1\n{COMMIT}\trefs/tags/v1^{{}}\n"
-    host = Host(tmp_path, {"git": [(0, lines)]})
-    assert host.run()["commit"] == COMMIT
-    pulled = next(argv for argv in host.commands if argv[0] == "ansible-pull")
+def test_the_commit_of_the_tag_is_checked_out_for_this_host_only(tmp_path):
+    host = Host(tmp_path, inventory="inventory/hosts.yml")
+    host.run()
+    pulled = next(argv for argv in host.commands if argv[0].endswith("/ansible-pull"))
     assert pulled[pulled.index("--checkout") + 1] == COMMIT
+    assert pulled[pulled.index("--limit") + 1] == "localhost"
+    assert [pulled[at + 1] for at, word in enumerate(pulled) if word == "--inventory"] == [
+        f"{tmp_path}/inventory.yml",
+        f"{tmp_path}/site/inventory/hosts.yml",
+    ]
+    own = yaml.safe_load((tmp_path / "inventory.yml").read_text())
+    assert own["gpu_hosts"]["hosts"]["localhost"]["ansible_python_interpreter"] == "/usr/bin/python3"
 
 
 def test_the_second_run_installs_nothing(tmp_path):
     Host(tmp_path).run()
     again = Host(tmp_path)
     assert again.run()["state"] == "changed"
-    assert [os.path.basename(argv[0]) for argv in again.commands] == ["git", "ansible-pull"]
+    assert {"ansible-galaxy", "apt-get", "dnf"}.isdisjoint(os.path.basename(argv[0]) for argv in again.commands)
     newer = Host(tmp_path, collection="gpufleet.hosts:0.2.0")
     newer.run()
     assert newer.count("ansible-galaxy") == 1
@@ -92,7 +102,7 @@ def test_an_interrupted_installation_is_repeated(tmp_path):
 
 
 def test_an_unreachable_repository_is_tried_again_with_longer_waits(tmp_path, waits):
-    host = Host(tmp_path, {"git": [(128, "fatal: unable to access 'https://u:p@git.example': no route\n")]})
+    host = Host(tmp_path, {"fetch": [(128, "fatal: unable to access 'https://u:p@git.example': no route\nadvice\n")]})
     outcome = host.run()
     assert (outcome["state"], outcome["attempts"], waits) == ("unavailable", 3, [10, 20])
     assert "https://git.example/site.git cannot be read" in outcome["reason"]
@@ -101,7 +111,7 @@ def test_an_unreachable_repository_is_tried_again_with_longer_waits(tmp_path, wa
 
 
 def test_a_later_attempt_succeeds(tmp_path, waits):
-    host = Host(tmp_path, {"git": [(128, "no route"), (0, f"{COMMIT}\trefs/tags/v1\n")]})
+    host = Host(tmp_path, {"fetch": [(128, "no route"), (0, "")]})
     outcome = host.run()
     assert (outcome["state"], outcome["attempts"], waits) == ("changed", 2, [10])
 
@@ -109,12 +119,8 @@ def test_a_later_attempt_succeeds(tmp_path, waits):
 @pytest.mark.parametrize(
     ("answers", "settings", "text"),
     [
-        ({"git": [(0, "")]}, {}, "has no tag v1"),
-        (
-            {"git": [(0, "")], "ansible-pull": [(1, "fatal: reference is not a tree: 3c0f\n")]},
-            {"revision": COMMIT},
-            "no commit",
-        ),
+        ({"rev-parse": [(1, "")]}, {}, "has no tag v1"),
+        ({"cat-file": [(1, "")], "rev-parse": [(1, "")]}, {"revision": COMMIT}, "has no commit 3c0f"),
         ({"ansible-galaxy": [(1, "[ERROR]: Failed to resolve the requested dependencies map")]}, {}, "the collection"),
     ],
 )
@@ -124,18 +130,91 @@ def test_a_pin_that_does_not_exist_is_said_and_not_tried_again(tmp_path, waits, 
     assert text in outcome["reason"]
 
 
-def test_a_failed_playbook_reports_its_last_error(tmp_path, waits):
-    output = 'fatal: [localhost]: FAILED! => {"msg": "no driver"}\n' + RECAP.format(1)
+def test_a_failed_playbook_names_the_task_but_no_message(tmp_path, waits):
+    output = "TASK [nvidia_driver : Install the driver] *****\n"
+    output += 'fatal: [localhost]: FAILED! => {"msg": "login hunter2"}\n' + RECAP.format(1)
     outcome = Host(tmp_path, {"ansible-pull": [(2, output)]}).run()
     assert (outcome["state"], waits) == ("failed", [])
-    assert "no driver" in outcome["reason"]
+    assert "task 'nvidia_driver : Install the driver' failed" in outcome["reason"]
+    assert "hunter2" not in outcome["reason"]
 
 
-def test_missing_git_is_waited_for(tmp_path, waits, monkeypatch):
+def test_a_playbook_without_a_play_for_the_host_fails(tmp_path):
+    outcome = Host(tmp_path, {"ansible-pull": [(0, "skipping: no hosts matched\n")]}).run()
+    assert (outcome["state"], outcome["reason"]) == ("failed", "site.yml has no play for localhost")
+
+
+def test_missing_programs_are_installed(tmp_path):
+    host = Host(tmp_path, {"python3": [(1, "No module named ensurepip"), (0, "")]})
+    assert host.run()["state"] == "changed"
+    assert any(argv[0] == "apt-get" and argv[-2:] == ["git", "python3-venv"] for argv in host.commands)
+
+
+def test_an_unreachable_package_mirror_is_tried_again(tmp_path, waits, monkeypatch):
     monkeypatch.setattr(pull.shutil, "which", lambda name: None)
-    outcome = Host(tmp_path).run()
+    outcome = Host(tmp_path, {"dnf": [(1, "Error: cannot download\n")]}).run()
     assert (outcome["state"], len(waits)) == ("unavailable", 2)
-    assert "git" in outcome["reason"]
+    assert outcome["reason"] == "git and python3-venv could not be installed: Error: cannot download"
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A git repository with one commit and tag v1."""
+    work = tmp_path / "work"
+    work.mkdir()
+    identity = ["-c", "user.name=Test", "-c", "user.email=test@example.com"]
+    for argv in (
+        ["init", "--quiet", "--initial-branch=main"],
+        [*identity, "commit", "--quiet", "--allow-empty", "--message=first"],
+        [*identity, "tag", "--annotate", "--message=first", "v1"],
+    ):
+        subprocess.run(["git", *argv], cwd=work, check=True)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=work, check=True, capture_output=True, text=True)
+    return f"file://{work}", head.stdout.strip()
+
+
+def commit(state, url, revision):
+    return pull.Pull({**SETTINGS, "repository": url, "revision": revision}, str(state))._commit()
+
+
+def test_an_annotated_tag_is_its_commit(tmp_path, repository):
+    url, head = repository
+    assert commit(tmp_path, url, "v1") == head
+
+
+def test_a_fetched_commit_needs_no_network(tmp_path, repository):
+    url, head = repository
+    assert commit(tmp_path, url, head) == head
+    assert commit(tmp_path, "file:///nonexistent", head) == head
+
+
+def test_what_a_killed_git_left_is_repaired(tmp_path, repository):
+    url, head = repository
+    (tmp_path / "repository.git").mkdir()
+    assert commit(tmp_path, url, "v1") == head
+    for name in ("packed-refs.lock", "refs/tags/v1.lock", "shallow.lock"):
+        (tmp_path / "repository.git" / name).touch()
+    assert commit(tmp_path, url, "v1") == head
+
+
+@pytest.mark.parametrize("revision", ["v2", "main", "0" * 40])
+def test_a_branch_is_no_pin_and_a_missing_pin_is_said(tmp_path, repository, revision):
+    url, _head = repository
+    with pytest.raises(pull.Failure, match=f"has no (tag|commit) {revision}") as caught:
+        commit(tmp_path, url, revision)
+    assert caught.value.state == "invalid"
+
+
+def test_a_missing_repository_is_unavailable(tmp_path):
+    with pytest.raises(pull.Failure, match="file:///nonexistent cannot be read: fatal: ") as caught:
+        commit(tmp_path, "file:///nonexistent", "v1")
+    assert caught.value.state == "unavailable"
+
+
+def test_the_output_of_a_run_reaches_the_journal(tmp_path, capsys):
+    host = pull.Pull(SETTINGS, str(tmp_path))
+    assert host._do(["sh", "-c", "echo one; echo two >&2; exit 3"], to_journal=True) == (3, "one\ntwo\n")
+    assert "one\ntwo\n" in capsys.readouterr().out
 
 
 @pytest.fixture

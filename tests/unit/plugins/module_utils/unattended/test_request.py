@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import subprocess
 import sys
@@ -47,9 +49,11 @@ def test_pinned_sources_without_logins_are_accepted(values):
         ({"platform": "fedora-43"}, ["unattended_platform", "fedora-43", "amazon-2023"]),
         ({"revision": None}, ["unattended_revision is not set", "a tag"]),
         ({"revision": "main"}, ["unattended_revision is main", "branch"]),
+        ({"revision": "0123abc"}, ["shortened commit", "git rev-parse 0123abc"]),
         ({"repository": ""}, ["unattended_repository is not set"]),
         ({"repository": "site"}, ["unattended_repository", "site"]),
         ({"repository": "https://user:secret@git.example/site.git"}, ["unattended_repository", "login"]),
+        ({"repository": "https://git.example/site.git?private=secret"}, ["unattended_repository", "login"]),
         ({"repository": "https://secret@git.example/site.git"}, ["unattended_repository", "login"]),
         ({"collection": "gpufleet.hosts"}, ["unattended_collection", "no fixed version", "gpufleet.hosts:0.1.0"]),
         ({"collection": "gpufleet.hosts:>=0.1.0"}, ["unattended_collection"]),
@@ -77,18 +81,29 @@ def document(**values):
 
 
 def files(found):
-    return {file["path"]: file["content"] for file in found["write_files"]}
+    return {file["path"]: content(file) for file in found["write_files"]}
+
+
+def content(file):
+    if file.get("encoding") == "gz+b64":
+        return gzip.decompress(base64.b64decode(file["content"])).decode()
+    return file["content"]
 
 
 def test_the_settings_reach_the_host():
-    written = files(document(interval=30, attempts=3, ec2_tag=True, environment={"no_proxy": "a b%c"}))
+    written = files(
+        document(interval=30, attempts=3, ec2_tag=True, environment={"no_proxy": "a b%c", "quoted": 'it\'s \\ "x"'})
+    )
     settings = json.loads(written[owned.PULL_SETTINGS])
     assert {name: settings[name] for name in ("repository", "revision", "collection")} == {
         name: GOOD[name] for name in ("repository", "revision", "collection")
     }
     assert (settings["interval"], settings["attempts"], settings["ec2_tag"]) == (30, 3, True)
     assert "OnUnitInactiveSec=30min" in written[owned.PULL_TIMER]
-    assert "Environment='no_proxy=a b%%c'\n" in written[owned.PULL_UNIT]
+    # After a reboot, the unit was not active yet.
+    assert "OnBootSec=" in written[owned.PULL_TIMER]
+    assert 'Environment="no_proxy=a b%%c"\n' in written[owned.PULL_UNIT]
+    assert """Environment="quoted=it's \\\\ \\"x\\""\n""" in written[owned.PULL_UNIT]
     assert f"ExecStart=/usr/bin/python3 {owned.PULL_PROGRAM}" in written[owned.PULL_UNIT]
 
 
@@ -116,6 +131,7 @@ def test_the_program_in_the_user_data_runs_without_the_collection(tmp_path):
 
 def test_user_data_that_ec2_rejects_is_refused():
     text = user_data(GOOD)
+    assert text == user_data(GOOD)
     assert len(text.encode()) < documents.LIMIT
     with pytest.raises(AnsibleFilterError, match="EC2 accepts at most 16384"):
-        user_data({**GOOD, "environment": {f"VARIABLE_{number}": "x" * 100 for number in range(60)}})
+        user_data({**GOOD, "environment": {f"VARIABLE_{number}": "x" * 100 for number in range(120)}})
