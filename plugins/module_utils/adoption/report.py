@@ -9,6 +9,7 @@ Pure functions. The report has no times, so that a run that changes nothing does
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 import typing as t
 
@@ -26,6 +27,13 @@ _HEADINGS = ("PART", "STATE", "VERSION", "REASON")
 _WIDTH = 100
 _ENGINES = ("docker", "podman", "containerd")
 _TOOLKIT = "nvidia-container-toolkit"
+# What the report names apart from the part that configures it: this part, and the pattern of the changes.
+_DETAILS = {
+    "docker_options": ("container_engine", re.compile(re.escape(owned.DAEMON_JSON))),
+    "docker_data_root": ("container_engine", re.compile(r"\bdata-root\b")),
+    "nvidia_runtime": ("nvidia_container_toolkit", re.compile(re.escape(owned.DAEMON_JSON))),
+    "cdi_specification": ("nvidia_container_toolkit", re.compile(r"\bcdi\b", re.IGNORECASE)),
+}
 
 
 class Entry(t.TypedDict):
@@ -55,7 +63,7 @@ def build(
     image = host["image"]
     instance_type = image["instance_type"]
     previous = _previous(host)
-    entries = [*_entries(host, adoption, plans), *_extras(host, held)]
+    entries = [*_entries(host, adoption, plans), *_details(host, adoption, plans), *_extras(host, held)]
     return {
         "schema": SCHEMA,
         "image": {
@@ -135,6 +143,29 @@ def _entry(name: str, version: str | None, adoption: Adoption, plan: Part | None
         return Entry(part=name, state=LEFT_ALONE, version=None, reason="; ".join(plan.reasons) or "not installed")
     kept = "; ".join(plan.reasons) or "satisfies the request"
     return Entry(part=name, state=ADOPTED, version=version, reason="; ".join([kept, *holds]))
+
+
+def _details(host: Host, adoption: Adoption, plans: t.Mapping[str, Part]) -> list[Entry]:
+    """Return the entries of what a part configures: Docker's options, its runtime nvidia, the CDI specification."""
+    has_docker = bool(host["engines"]["docker"]["package"])
+    config = host["docker_daemon_json"].get("content") or {}
+    found = {
+        "docker_options": owned.DAEMON_JSON if host["files"][owned.DAEMON_JSON]["exists"] else None,
+        "docker_data_root": host["docker_data"]["root"] if has_docker else None,
+        "nvidia_runtime": "docker" if "nvidia" in (config.get("runtimes") or {}) else None,
+        "cdi_specification": ", ".join(spec["path"] for spec in host["cdi_specs"]) or None,
+    }
+    entries = []
+    for name, place in found.items():
+        part, pattern = _DETAILS[name]
+        plan = plans.get(part)
+        if plan is not None:
+            plan = Part([change for change in plan.changes if pattern.search(change)], ["configured"] if place else [])
+        entry = _entry(name, place, adoption, plan)
+        if entry["state"] == LEFT_ALONE and plan is not None:
+            entry["reason"] = "not configured"
+        entries.append(entry)
+    return entries
 
 
 def _extras(host: Host, held: t.Sequence[str]) -> list[Entry]:
