@@ -46,8 +46,8 @@ options:
     default: []
   cloud_init_timeout:
     description:
-      - Seconds to wait until cloud-init has finished in this boot, also in check mode. Meanwhile, it can install packages
-        and write files.
+      - Seconds to wait until cloud-init has finished in this boot, also in check mode. Meanwhile, it can install
+        packages and write files.
     type: int
     default: 0
   package_lock_timeout:

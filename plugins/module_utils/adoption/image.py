@@ -22,7 +22,7 @@ _ENGINE = "container_engine"
 _OWNERS = {
     "eks": "the image for Amazon EKS: nodeadm chooses the runtime and writes /etc/containerd/config.toml at each boot",
     "ecs": "the image for Amazon ECS: Amazon's packages configure Docker and its GPU runtime for the ECS agent",
-    "azure_hpc": "an Azure HPC image: its own scripts installed the driver, the fabric manager and the toolkit together",
+    "azure_hpc": "an Azure HPC image: its scripts installed the driver, the fabric manager and the toolkit together",
 }
 # How users call the images that playbook dlami does not adopt.
 _OTHERS = {"dgx": "NVIDIA DGX OS", "gcp_deeplearning": "a Google Cloud Deep Learning VM image"}
@@ -90,7 +90,7 @@ def boot_problem(host: Host, timeout: int) -> str | None:
 
 
 def data_root_problem(host: Host, options: t.Mapping[str, t.Any]) -> str | None:
-    """Return why Docker's data directory cannot be on the local NVMe disks. `options`: container_engine_docker_options."""
+    """Return why Docker's data cannot be on the local NVMe disks. `options`: container_engine_docker_options."""
     root = str(options.get("data-root") or "")
     if host["image"]["nvme"] or not f"{root}/".startswith(f"{machine_image.NVME}/"):
         return None

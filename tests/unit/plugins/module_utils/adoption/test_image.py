@@ -79,9 +79,8 @@ def test_docker_does_not_fill_the_root_disk_in_place_of_a_missing_disk(nvme, opt
     assert not problem or options["data-root"] in problem
 
 
-PACKAGES = {
-    name: "1 amd64"
-    for name in (
+PACKAGES = dict.fromkeys(
+    (
         "cuda-toolkit-13-2",
         "cuda-nvcc-13-2",
         "libcublas-13-2",
@@ -101,8 +100,9 @@ PACKAGES = {
         "libnvidia-container1",
         "openmpi-bin",
         "efa1",
-    )
-}
+    ),
+    "1 amd64",
+)
 
 
 def test_packages_that_no_role_manages_are_held_once():
