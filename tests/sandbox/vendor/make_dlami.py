@@ -14,6 +14,7 @@ CUDA without packages.
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -78,6 +79,8 @@ def main() -> None:
         write(f"/usr/local/cuda-{version}/bin/nvcc", stand_ins.NVCC.replace("@VERSION@", version), 0o755)
     write("/opt/amazon/efa_installed_packages", f"# EFA installer version: {EFA}\n# Debug packages installed: no\n")
     write("/usr/bin/nvidia-persistenced", ubuntu.PERSISTENCED.format(stand_in=stand_ins.STAND_IN), 0o755)
+    # The stand-ins of the driver's packages do not have it.
+    shutil.copy2(stand_ins.NVIDIA_SMI, "/usr/bin/nvidia-smi")
     write("/usr/lib/systemd/system/nvidia-persistenced.service", PERSISTENCED_UNIT)
     subprocess.run(("sh", "-c", ubuntu.ADD_USER), check=True)
 
