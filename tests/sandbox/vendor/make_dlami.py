@@ -81,6 +81,9 @@ def main() -> None:
     write("/usr/bin/nvidia-persistenced", ubuntu.PERSISTENCED.format(stand_in=stand_ins.STAND_IN), 0o755)
     # The stand-ins of the driver's packages do not have it.
     shutil.copy2(stand_ins.NVIDIA_SMI, "/usr/bin/nvidia-smi")
+    # The directory of Amazon Linux, in which Debian's ldconfig does not search.
+    write("/etc/ld.so.conf.d/lib64.conf", "/usr/lib64\n")
+    stand_ins.run("ldconfig")
     write("/usr/lib/systemd/system/nvidia-persistenced.service", PERSISTENCED_UNIT)
     subprocess.run(("sh", "-c", ubuntu.ADD_USER), check=True)
 
