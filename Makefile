@@ -35,13 +35,13 @@ sandbox-down: setup ## Remove the simulated hosts and their data
 ##@ Test
 # The scenario mostly waits for package managers and compilers, so the other tests run beside it.
 .PHONY: test
-test: sandbox ## Run the tests of CI: lint, unit tests, sanity tests, the solvers and the default scenario
+test: sandbox ## Run the tests of CI: lint, unit tests, AWS, sanity tests, the solvers and the default scenario
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target molecule static solver
 
 # One after the other, so that the scenario starts at once.
 .PHONY: static
-static: setup ## Run the tests that need no simulated host: lint, unit tests and sanity tests
-	@for target in lint unit sanity; do $(MAKE) --no-print-directory "$$target"; done
+static: setup ## Run the tests that need no simulated host: lint, unit tests, AWS and sanity tests
+	@for target in lint unit aws sanity; do $(MAKE) --no-print-directory "$$target"; done
 
 .PHONY: lint
 lint: setup ## Run ansible-lint, ruff and yamllint; check the changelog, the documentation and the tarball
@@ -58,6 +58,10 @@ lint: setup ## Run ansible-lint, ruff and yamllint; check the changelog, the doc
 .PHONY: unit
 unit: setup ## Run the unit tests
 	@cd $(COLLECTION) && python -m pytest tests/unit
+
+.PHONY: aws
+aws: setup ## Test the inventory and the playbooks for AWS against a local API of EC2
+	@cd $(COLLECTION) && python -m pytest -p no:cacheprovider -n 2 tests/aws
 
 .PHONY: solver
 solver: sandbox ## Check the plans for all platforms with the real apt, dnf and zypper over indexes of the vendors' archives

@@ -32,6 +32,7 @@ SHIPPED = {
     "README.md",
     "changelogs",
     "docs",
+    "inventory",
     "meta",
     "playbooks",
     "plugins",

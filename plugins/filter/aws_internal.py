@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 
 
-def aws_instance(variables: dict[str, t.Any], *, only_identity: bool = False) -> dict[str, t.Any]:
+def aws_instance(variables: dict[str, t.Any], only_identity: bool = False) -> dict[str, t.Any]:
     """Validate the variables of an instance. `only_identity`: region, name and filters, for its termination."""
     values = {name: value for name, value in plain(variables).items() if name.startswith("aws_instance_")}
     try:

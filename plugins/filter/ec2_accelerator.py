@@ -11,10 +11,11 @@ version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
 description:
-  - Returns which accelerators an EC2 instance type has, and the inventory groups of such an instance. The inventory file
-    C(inventory/aws_ec2.yml) of this collection uses this filter.
+  - Returns which accelerators an EC2 instance type has, and the inventory groups of such an instance. The inventory
+    file C(inventory/aws_ec2.yml) of this collection uses this filter.
   - The values come from a table in the collection. The filter makes no API calls.
-  - A family that is newer than the table has the vendor V(unknown), and Ansible prints a warning with the instance type.
+  - A family that is newer than the table has the vendor V(unknown), and Ansible prints a warning with the instance
+    type.
 positional: _input
 options:
   _input:
@@ -70,8 +71,8 @@ _value:
       sample: x86_64
     groups:
       description:
-        - The inventory groups. NVIDIA GPUs are in V(gpu_hosts) and in a group by model, Neuron devices in V(neuron_hosts)
-          and in a group by model, other accelerators in a group by vendor.
+        - The inventory groups. NVIDIA GPUs are in V(gpu_hosts) and in a group by model, Neuron devices in
+          V(neuron_hosts) and in a group by model, other accelerators in a group by vendor.
         - An unknown family is only in V(gpu_unknown).
       type: list
       elements: str
@@ -96,8 +97,8 @@ def ec2_accelerator(instance_type: t.Any) -> dict[str, t.Any]:
     """Describe the accelerators of an instance type."""
     if not isinstance(instance_type, str) or not instance_type:
         raise AnsibleFilterError(
-            f"gpufleet.hosts.ec2_accelerator got {instance_type!r} instead of an EC2 instance type. Pass a text such as "
-            "p5.48xlarge."
+            f"gpufleet.hosts.ec2_accelerator got {instance_type!r} instead of an EC2 instance type. Pass a text such "
+            "as p5.48xlarge."
         )
     result = groups.with_groups(str(instance_type), instance_families.describe(instance_type))
     if result["message"]:

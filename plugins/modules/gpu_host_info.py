@@ -46,7 +46,7 @@ options:
     default: []
   cloud_init_timeout:
     description:
-      - Seconds to wait until cloud-init has finished in this boot, also in check mode. Meanwhile, it can install
+      - Seconds to wait until cloud-init has finished in this boot, also in check mode. While it runs, it can install
         packages and write files.
     type: int
     default: 0

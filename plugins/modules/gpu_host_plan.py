@@ -49,8 +49,8 @@ options:
     default: true
   adopt:
     description:
-      - Plan the adoption of a prepared image, as playbook C(gpufleet.hosts.dlami) does. It fails if the host runs no
-        AWS Deep Learning AMI. On images that another program maintains, it leaves the parts out that this program owns.
+      - Plan the adoption of a prepared image, as playbook C(gpufleet.hosts.dlami) does. The task fails if the host does
+        not run an AWS Deep Learning AMI. On images that another program maintains, it plans no part.
     type: bool
     default: false
   image:

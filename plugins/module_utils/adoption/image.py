@@ -31,9 +31,7 @@ _OTHERS = {"dgx": "NVIDIA DGX OS", "gcp_deeplearning": "a Google Cloud Deep Lear
 _EXTRAS = {
     "cuda": re.compile(r"(?:cuda|libcu|libnpp|libnv)[a-z0-9-]*-\d+-\d+"),
     "dcgm": re.compile(r"datacenter-gpu-manager(?:-[a-z0-9-]+)?"),
-    "efa": re.compile(
-        r"efa(?:-[a-z0-9-]+)?|libfabric\d*-aws(?:-[a-z0-9-]+)?|openmpi\d*-aws|libnccl-ofi(?:-[a-z0-9-]+)?"
-    ),
+    "efa": re.compile(r"(?:efa|libfabric\d*-aws|libnccl-ofi)(?:-[a-z0-9-]+)?|openmpi\d*-aws"),
 }
 _VERSIONLOCK = "python3-dnf-plugin-versionlock"
 
@@ -90,7 +88,7 @@ def boot_problem(host: Host, timeout: int) -> str | None:
 
 
 def data_root_problem(host: Host, options: t.Mapping[str, t.Any]) -> str | None:
-    """Return why Docker's data cannot be on the local NVMe disks. `options`: container_engine_docker_options."""
+    """Return why Docker's data directory cannot be on the local NVMe disks. `options`: those of dockerd."""
     root = str(options.get("data-root") or "")
     if host["image"]["nvme"] or not f"{root}/".startswith(f"{machine_image.NVME}/"):
         return None

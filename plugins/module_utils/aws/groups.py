@@ -15,7 +15,10 @@ _BY_MODEL = {"nvidia": ("gpu_hosts", "gpu"), "neuron": ("neuron_hosts", "neuron"
 
 
 def with_groups(instance_type: str, accelerator: Accelerator | None) -> dict[str, t.Any]:
-    """Return the accelerators with the groups and a message about what is unknown. Without accelerators: vendor `none`."""
+    """Return the accelerators with the groups and a message about what is unknown.
+
+    A type without accelerators has the vendor `none`.
+    """
     if accelerator is None:
         return {
             "instance_type": instance_type,
@@ -46,13 +49,13 @@ def _message(accelerator: Accelerator) -> str:
     instance_type = accelerator["instance_type"]
     if accelerator["vendor"] == "unknown":
         return (
-            f"The accelerators of instance type {instance_type} are unknown: this version of gpufleet.hosts does not know "
-            f"family {accelerator['family']}. Of the groups by accelerator, the instance is only in gpu_unknown. Update the collection, or add the "
-            "instance to group gpu_hosts yourself."
+            f"The accelerators of instance type {instance_type} are unknown: this version of gpufleet.hosts does not "
+            f"know family {accelerator['family']}. The instance is in group gpu_unknown, and in no other group of "
+            "accelerators. Update the collection, or add the instance to group gpu_hosts yourself."
         )
     if accelerator["count"] is None:
         return (
-            f"The number of accelerators of instance type {instance_type} is unknown: this version of gpufleet.hosts does "
-            f"not know this size of family {accelerator['family']}. The groups are correct."
+            f"The number of accelerators of instance type {instance_type} is unknown: this version of gpufleet.hosts "
+            f"does not know this size of family {accelerator['family']}. The groups are correct."
         )
     return ""

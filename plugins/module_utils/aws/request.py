@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The instance that playbook aws_create creates, from its variables.
 
-Names of the SSM parameters: docs.aws.amazon.com/dlami/latest/devguide, the release notes of each image ("Query AMI-ID with
-SSM parameter"), and awsdocs-neuron.readthedocs-hosted.com, "Neuron DLAMI User Guide". They spell the last field differently.
+Names of the SSM parameters: docs.aws.amazon.com/dlami/latest/devguide, the release notes of each image ("Query AMI-ID
+with SSM parameter"), and awsdocs-neuron.readthedocs-hosted.com, "Neuron DLAMI User Guide". The last fields differ.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ OWNER_TAG = "gpufleet:created-by"
 OWNER = "gpufleet.hosts.aws_create"
 IMAGE_TAG = "gpufleet:image"
 
-_DEFAULT_IMAGE = {"nvidia": "base-with-single-cuda-ubuntu-24.04", "neuron": "base/ubuntu-24.04"}
+_DEFAULT_IMAGE = {"nvidia": "base-oss-nvidia-driver-gpu-ubuntu-24.04", "neuron": "base/ubuntu-24.04"}
 _USERS = {"ubuntu": "ubuntu", "amazon-linux": "ec2-user"}
 
 _REGION = (r"[a-z]{2}(-[a-z]+)+-[0-9]+", "us-east-1")
 _PATTERNS = {
     "aws_instance_key_name": (r"\S(.{0,253}\S)?", "the name of a key pair"),
-    "aws_instance_image": (r"[a-z0-9.-]+(/[a-z0-9.-]+)?", "base-with-single-cuda-ubuntu-24.04"),
+    "aws_instance_image": (r"[a-z0-9.-]+(/[a-z0-9.-]+)?", "base-oss-nvidia-driver-gpu-ubuntu-24.04"),
     "aws_instance_image_id": (r"ami-[0-9a-f]{8,17}", "ami-0123456789abcdef0"),
     "aws_instance_subnet_id": (r"subnet-[0-9a-f]{8,17}", "subnet-0123456789abcdef0"),
     "aws_instance_user": (r"[a-z_][a-z0-9_-]*", "ubuntu"),
@@ -129,13 +129,18 @@ def _type(variables: dict[str, t.Any], *, has_image_id: bool) -> tuple[str, str,
         raise RequestError(f"{name} is {value}, which has no accelerators. Use a type such as g6.xlarge.")
     if found["vendor"] not in ("nvidia", "neuron", "unknown"):
         raise RequestError(
-            f"{name} is {value}, whose accelerators ({found['model']}) this collection does not set up. Use a type with "
-            "NVIDIA GPUs or Neuron devices, such as g6.xlarge or trn1.2xlarge."
+            f"{name} is {value}, whose accelerators ({found['model']}) this collection does not set up. Use a type "
+            "with NVIDIA GPUs or Neuron devices, such as g6.xlarge or trn1.2xlarge."
         )
     if found["vendor"] == "unknown" and not has_image_id:
         raise RequestError(
             f"{name} is {value}, and this version of the collection does not know family {found['family']}. Set "
             "aws_instance_image_id and aws_instance_user, or update the collection."
+        )
+    if found["vendor"] == "nvidia" and found["fraction"] != 1 and not has_image_id:
+        raise RequestError(
+            f"{name} is {value}, which has a part of a GPU. It needs NVIDIA's GRID driver, which no Deep Learning "
+            "AMI has. Set aws_instance_image_id to an image with this driver, or use a type such as g6.xlarge."
         )
     return value, found["vendor"], found["architecture"] or ""
 
@@ -168,19 +173,14 @@ def _user(image: str) -> str:
 def _security_groups(value: t.Any) -> list[str]:
     if value in (None, ""):
         return []
-    invalid = (
-        [item for item in value if not re.fullmatch(r"sg-[0-9a-f]{8,17}", str(item))] if _is_list(value) else [value]
-    )
+    items = value if isinstance(value, (list, tuple)) else [value]
+    invalid = [item for item in items if not re.fullmatch(r"sg-[0-9a-f]{8,17}", str(item))]
     if invalid:
         raise RequestError(
             f"aws_instance_security_groups has {invalid[0]!r}, which is not valid. Use a list of IDs such as "
             "[sg-0123456789abcdef0]."
         )
-    return [str(item) for item in value]
-
-
-def _is_list(value: t.Any) -> bool:
-    return isinstance(value, (list, tuple))
+    return [str(item) for item in items]
 
 
 def _volume(value: t.Any) -> int:

@@ -221,3 +221,15 @@ PERSISTENCED_DROP_IN = f"{PERSISTENCED_UNIT}.d/gpufleet.conf"
 TOOLKIT_VERIFIED = f"{STATE_DIRECTORY}/cuda_toolkit_verified"
 # Adds the toolkit's programs to PATH.
 TOOLKIT_PROFILE = "/etc/profile.d/gpufleet-cuda.sh"
+
+
+# --- A host that configures itself, written by cloud-init with the user data of playbook user_data ---
+
+PULL_SETTINGS = "/etc/gpufleet/pull.json"
+# The user's: variables with secrets for the service.
+PULL_ENVIRONMENT = "/etc/gpufleet/pull.env"
+PULL_PROGRAM = "/usr/local/lib/gpufleet/pull"
+PULL_UNIT = "/etc/systemd/system/gpufleet-pull.service"
+PULL_TIMER = "/etc/systemd/system/gpufleet-pull.timer"
+# Ansible, the collection, the site's repository and the outcome.
+PULL_STATE = f"{STATE_DIRECTORY}/pull"

@@ -48,8 +48,8 @@ def read(root: str) -> dict:
     """Return the `kind` of the image (None for a plain system), the `evidence` for it, and the `cloud`.
 
     Also: the EC2 `instance_type`, the `frameworks` of the image, the `cuda` toolkits and `efa` (the version of its
-    installer) in it, `nvme` (the directory of the local NVMe disks, if they are mounted), and `cloud_init`. Nothing
-    asks the instance metadata service.
+    installer) in it, `nvme` (the directory of the local NVMe disks, if they are mounted), and `cloud_init`. The
+    instance metadata service is not used.
     """
     names = {name: _dmi(root, name) for name in ("sys_vendor", "product_name", "chassis_asset_tag")}
     vendor = " ".join(names.values())

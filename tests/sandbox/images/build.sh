@@ -65,6 +65,8 @@ echo "$release" >"$root/usr/lib/gpusim/kernel-release"
 : >"$root/lib/modules/$release/modules.order"
 "$SIMULATOR/install.sh" "$SIMULATOR_BUILD" "$root"
 for name in gcc-12 x86_64-linux-gnu-gcc-14; do install -D -m 0755 "$IMAGES/compiler" "$root/usr/local/bin/$name"; done
+# apt gives dpkg, and so the build of kernel modules, a PATH without /usr/local.
+echo 'DPkg::Path "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";' >"$root/etc/apt/apt.conf.d/00gpusim"
 # Replace the sources that mmdebstrap wrote with sources in the format of the distribution's installer.
 rm -f "$root"/etc/apt/sources.list "$root"/etc/apt/sources.list.d/*
 cp "$SOURCES" "$root/etc/apt/$SOURCES_AT"

@@ -151,8 +151,9 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         "keyrings": {},
         "identity": {"machine_id": "5f3ab1c2", "boot": "0f6e2b3c/4"},
         "image": {
-            **{"kind": None, "evidence": [], "cloud": None, "instance_type": None, "frameworks": [], "cuda": []},
-            **{"efa": None, "nvme": None, "cloud_init": {"state": "absent", "errors": []}},
+            **dict.fromkeys(("kind", "cloud", "instance_type", "efa", "nvme")),
+            **{name: [] for name in ("evidence", "frameworks", "cuda")},
+            "cloud_init": {"state": "absent", "errors": []},
         },
         "reboot_flag": {"present": False, "packages": []},
         "reboot_reasons": [],

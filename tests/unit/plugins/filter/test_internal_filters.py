@@ -13,19 +13,26 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.filter import (
+    aws_internal,
     cuda_internal,
     driver_internal,
     engine_internal,
     site_internal,
     toolkit_internal,
+    user_data_internal,
 )
 
 FOLDER = Path(cuda_internal.__file__).parent
-FILTERS = {
-    name: function
-    for module in (cuda_internal, driver_internal, engine_internal, site_internal, toolkit_internal)
-    for name, function in module.FilterModule().filters().items()
-}
+MODULES = (
+    aws_internal,
+    cuda_internal,
+    driver_internal,
+    engine_internal,
+    site_internal,
+    toolkit_internal,
+    user_data_internal,
+)
+FILTERS = {name: function for module in MODULES for name, function in module.FilterModule().filters().items()}
 
 
 def test_every_internal_filter_has_a_page() -> None:

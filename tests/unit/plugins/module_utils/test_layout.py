@@ -40,6 +40,7 @@ ORDER = [
     "observe",
     "adoption",
     "site",
+    "unattended",
 ]
 SOURCES = sorted(path for path in MODULE_UTILS.rglob("*.py") if path.name != "__init__.py")
 DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}

@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Configure this host with ansible-pull, and write the outcome to a file.
+
+gpufleet-pull.service runs this program. It needs only Python 3.9 and git. The user data of the host contains it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+
+SETTINGS = "/etc/gpufleet/pull.json"
+STATE = "/var/lib/gpufleet/pull"
+METADATA = "http://169.254.169.254/latest"
+# The first wait between two attempts, in seconds. Each further wait is twice as long.
+WAIT = 10
+RECAP = re.compile(r"^\S+ +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.MULTILINE)
+COMMIT = re.compile(r"[0-9a-f]{40}")
+# Messages of git and ansible-galaxy about a revision or a version that does not exist.
+NO_SUCH_PIN = re.compile(
+    r"reference is not a tree|not our ref|did not match any file|failed to checkout|could not satisfy|"
+    r"failed to resolve",
+    re.IGNORECASE,
+)
+
+
+class Failure(Exception):
+    """The run cannot go on. `state`: unavailable (another attempt may help), invalid or failed."""
+
+    def __init__(self, state: str, reason: str) -> None:
+        super().__init__(reason)
+        self.state = state
+
+
+class Pull:
+    """One run on this host."""
+
+    def __init__(self, settings: dict, state: str = STATE) -> None:
+        """Take the settings of the user data. `state`: the directory for the environment, the site and the outcome."""
+        self.settings, self.state = settings, state
+        self.python = f"{state}/venv/bin/python"
+        self.collections = f"{state}/collections"
+        self.site = f"{state}/site"
+        self.environment = {
+            **os.environ,
+            "HOME": os.environ.get("HOME") or "/root",
+            "PATH": f"{state}/venv/bin:" + os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
+            "LC_ALL": "C.UTF-8",
+            "ANSIBLE_COLLECTIONS_PATH": self.collections,
+            "ANSIBLE_FORCE_COLOR": "false",
+            "ANSIBLE_NOCOLOR": "true",
+            "GIT_TERMINAL_PROMPT": "0",
+        }
+
+    def run(self) -> dict:
+        """Run until the host is configured, or no further attempt can help. Return the outcome."""
+        attempt, limit = 1, self.settings["attempts"]
+        found = self._attempt()
+        while found["state"] == "unavailable" and attempt < limit:
+            wait = WAIT * 2 ** (attempt - 1)
+            say(f"attempt {attempt} of {limit} failed: {found['reason']}. The next one follows in {wait} seconds.")
+            time.sleep(wait)
+            attempt += 1
+            found = self._attempt()
+        return {**found, "attempts": attempt}
+
+    def _attempt(self) -> dict:
+        try:
+            return self._converge()
+        except Failure as failure:
+            return {"state": failure.state, "changed": None, "commit": None, "reason": str(failure)}
+
+    def _converge(self) -> dict:
+        commit = self._commit()
+        self._install()
+        argv = ["ansible-pull", "--url", self.settings["repository"], "--checkout", commit, "--directory", self.site]
+        argv += ["--inventory", self.settings["inventory"] or f"{self.state}/inventory.yml", "--limit", "localhost"]
+        status, output = self._do([*argv, self.settings["playbook"]])
+        sys.stdout.write(output)
+        recap = RECAP.findall(output)
+        if status and not recap and NO_SUCH_PIN.search(output):
+            raise Failure("invalid", f"the repository {self.settings['repository']} has no commit {commit}")
+        if status or not recap:
+            raise Failure("failed", f"ansible-pull ended with status {status}: {last_error(output)}")
+        changed = sum(int(numbers[1]) for numbers in recap)
+        return {"state": "changed" if changed else "unchanged", "changed": changed, "commit": commit, "reason": None}
+
+    def _commit(self) -> str:
+        """Return the commit of the pinned revision. Fail if the repository cannot be reached, or lacks a pinned tag."""
+        url, revision = self.settings["repository"], self.settings["revision"]
+        if shutil.which("git") is None:
+            raise Failure("unavailable", "git is not installed yet")
+        tag = f"refs/tags/{revision}"
+        status, output = self._do(["git", "ls-remote", "--quiet", url, tag, f"{tag}^{{}}"])
+        if status:
+            raise Failure("unavailable", f"the repository {url} cannot be read: {last_line(output)}")
+        # The last line of an annotated tag is the commit.
+        found = [line.split()[0] for line in output.splitlines() if COMMIT.match(line)]
+        if COMMIT.fullmatch(revision):
+            return revision
+        if not found:
+            raise Failure("invalid", f"the repository {url} has no tag {revision}. Create the tag, or pin another one.")
+        return found[-1]
+
+    def _install(self) -> None:
+        """Install Ansible and the collection, unless a former run has installed exactly these."""
+        wanted = {name: self.settings[name] for name in ("python", "packages", "collection")}
+        marker = f"{self.state}/installed.json"
+        if read_json(marker) == wanted:
+            return
+        for path in (f"{self.state}/venv", self.collections):
+            shutil.rmtree(path, ignore_errors=True)
+        galaxy = ["ansible-galaxy", "collection", "install", "--no-deps", "--collections-path", self.collections]
+        steps = [
+            ("Python's environment", [self.settings["python"], "-m", "venv", f"{self.state}/venv"]),
+            ("Ansible", [self.python, "-m", "pip", "install", "--quiet", *self.settings["packages"]]),
+            ("the collection", [*galaxy, self.settings["collection"]]),
+        ]
+        for name, argv in steps:
+            status, output = self._do(argv)
+            if status:
+                state = "invalid" if name == "the collection" and NO_SUCH_PIN.search(output) else "unavailable"
+                raise Failure(state, f"{name} could not be installed: {last_error(output)}")
+        write(f"{self.state}/inventory.yml", "gpu_hosts: {hosts: {localhost: {ansible_connection: local}}}\n")
+        write(marker, json.dumps(wanted))
+
+    def _do(self, argv: list[str]) -> tuple[int, str]:
+        say(f"running {' '.join(argv[:3])}")
+        try:
+            done = subprocess.run(
+                argv,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+        except OSError as error:
+            return 127, str(error)
+        return done.returncode, done.stdout
+
+
+def tag_instance(outcome: dict, metadata: str = METADATA) -> str | None:
+    """Set the tag gpufleet:outcome of this EC2 instance. Return why this failed, or None."""
+    if shutil.which("aws") is None:
+        return "the program aws is not installed"
+    try:
+        token = fetch(f"{metadata}/api/token", "PUT", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+        header = {"X-aws-ec2-metadata-token": token}
+        document = json.loads(fetch(f"{metadata}/dynamic/instance-identity/document", "GET", header))
+        instance, region = document["instanceId"], document["region"]
+    except (OSError, ValueError, KeyError) as error:
+        return f"the instance metadata service cannot be read: {error}"
+    argv = ["aws", "ec2", "create-tags", "--region", region, "--resources", instance]
+    argv += ["--tags", f"Key=gpufleet:outcome,Value={outcome['state']} {outcome['time']}"]
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return None if done.returncode == 0 else last_line(done.stderr)
+
+
+def fetch(url: str, method: str, headers: dict) -> str:
+    """Return the answer of the instance metadata service. A proxy is not used for this address."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(urllib.request.Request(url, method=method, headers=headers), timeout=5) as answer:
+        return answer.read().decode()
+
+
+def last_line(output: str) -> str:
+    """Return the last line of an output that is not empty, without a login in a URL."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return re.sub(r"//[^/@\s]+@", "//...@", lines[-1])[:300] if lines else "no output"
+
+
+def last_error(output: str) -> str:
+    """Return the last error that Ansible reports, or the last line of its output."""
+    errors = [line for line in output.splitlines() if re.search(r"^fatal: |\[ERROR\]|^ERROR!", line)]
+    return last_line(errors[-1] if errors else output)
+
+
+def read_json(path: str) -> object:
+    """Return the content of a file, or None if it does not exist or is damaged."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
+
+
+def write(path: str, text: str) -> None:
+    """Replace a file, so that a killed run never leaves a part of it."""
+    with open(f"{path}.new", "w", encoding="utf-8") as file:
+        file.write(text)
+        os.fchmod(file.fileno(), 0o644)
+    os.replace(f"{path}.new", path)
+
+
+def say(text: str) -> None:
+    """Print a message for the journal."""
+    print(f"gpufleet-pull: {text}", flush=True)
+
+
+def main() -> int:
+    """Run once, unless another run is in progress."""
+    settings = read_json(SETTINGS)
+    if not isinstance(settings, dict):
+        say(f"{SETTINGS} is missing or damaged. Launch the instance with new user data.")
+        return 1
+    os.makedirs(STATE, exist_ok=True)
+    with open(f"{STATE}/lock", "w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            say("another run is in progress. Nothing was changed.")
+            return 0
+        outcome = Pull(settings).run()
+        now = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
+        outcome = {
+            **outcome,
+            "time": now.isoformat(),
+            "next": (now + datetime.timedelta(minutes=settings["interval"])).isoformat(),
+            **{name: settings[name] for name in ("repository", "revision", "playbook", "collection")},
+        }
+        if settings["ec2_tag"]:
+            outcome["tag"] = tag_instance(outcome) or "set"
+        write(f"{STATE}/outcome.json", json.dumps(outcome, indent=2) + "\n")
+    say(f"{outcome['state']}: {outcome['reason'] or str(outcome['changed']) + ' changes'}")
+    return 0 if outcome["state"] in ("changed", "unchanged") else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

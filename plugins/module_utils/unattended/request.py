@@ -1,0 +1,125 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The variables of playbook user_data, with their types and accepted values."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
+
+ROLE = "unattended"
+_URL = r"(https?|ssh|git|file)://\S+|[\w.-]+@[\w.-]+:\S+"
+_LOGIN = re.compile(r"^(?:git\+)?\w+://[^/@\s]*:[^/@\s]*@|^(?:git\+)?https?://[^/@\s]+@")
+# Names that usually are branches.
+_BRANCHES = ("main", "master", "trunk", "develop", "devel", "head", "HEAD", "stable", "latest")
+_GIT = re.compile(r"git\+\S+,(?P<pin>[^,\s]+)")
+_RELEASE = re.compile(r"[a-z_]\w*\.[a-z_]\w*:(==)?\d+\.\d+\.\d+\S*")
+_ARCHIVE = re.compile(r"(?:https?://|file://|/)\S+-\d+\.\d+\.\d+\S*\.tar\.gz")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_SECRET = re.compile(r"pass|secret|token|key", re.IGNORECASE)
+
+
+class Platform(t.NamedTuple):
+    """What a host needs before Ansible can be installed: its packages, and the Python for Ansible."""
+
+    packages: list[str]
+    python: str
+
+
+# ansible-core 2.19 needs Python 3.11. Ubuntu 22.04 has it in universe, and Amazon Linux 2023 in its core repository
+# (docs.aws.amazon.com/linux/al2023/ug/python.html).
+PLATFORMS = {
+    "debian-12": Platform(["git", "python3-venv"], "python3"),
+    "debian-13": Platform(["git", "python3-venv"], "python3"),
+    "ubuntu-24.04": Platform(["git", "python3-venv"], "python3"),
+    "ubuntu-22.04": Platform(["git", "python3.11", "python3.11-venv"], "python3.11"),
+    "amazon-2023": Platform(["git", "python3.11", "python3.11-pip"], "python3.11"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """The variables, without the prefix `unattended_`. Empty text means that a variable is not set."""
+
+    platform: str = variable("", choices=("", *PLATFORMS))
+    repository: str = variable("", form=_URL, sample="https://git.example/site.git")
+    revision: str = variable("", form=r"[\w./-]+", sample="v1.4.0 (a tag) or a commit of 40 digits")
+    playbook: str = variable("site.yml", form=r"[\w./-]+\.ya?ml", sample="site.yml (a path in the repository)")
+    inventory: str = variable("", form=r"[\w./-]+", sample="inventory/hosts.yml (a path in the repository)")
+    collection: str = variable(
+        "", form=r"\S+", sample="gpufleet.hosts:0.1.0 or git+https://git.example/hosts.git,v0.1.0"
+    )
+    # Package ansible contains the collections that this one depends on, so that only one thing comes from Galaxy.
+    packages: list[str] = variable(
+        ["ansible>=12.3.0,<13", "nvidia-ml-py>=11.525,<14"], form=r"[^\s-]\S*", sample="ansible==12.3.0"
+    )
+    interval: int = variable(60, minimum=5)
+    attempts: int = variable(5, minimum=1)
+    environment: dict[str, t.Any] = variable({}, sample="{https_proxy: 'http://proxy.example:3128'}")
+    ec2_tag: bool = variable(False)
+
+
+def read(values: t.Mapping[str, t.Any]) -> Request:
+    """Return the request with the user's values, converted and checked."""
+    known = [*variables.table(Request)]
+    unknown = sorted(set(values) - set(known))
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], known, 1)
+        meant = f"Did you mean {ROLE}_{near[0]}? " if near else ""
+        raise VariableError(
+            f"Unknown variable {ROLE}_{unknown[0]}. {meant}Known variables: "
+            f"{', '.join(f'{ROLE}_{name}' for name in known)}."
+        )
+    request = variables.read(Request, ROLE, values)
+    for name in ("platform", "repository", "revision", "collection"):
+        if not getattr(request, name):
+            rule = variables.table(Request)[name][0]
+            form = rule.sample or f"one of {', '.join(PLATFORMS)}"
+            raise VariableError(f"{ROLE}_{name} is not set. Use the form {form}.")
+    for name in ("repository", "collection"):
+        if _LOGIN.search(getattr(request, name)):
+            raise VariableError(
+                f"{ROLE}_{name} contains a login. Every user of the instance can read its user data. Give the host "
+                "read access in another way, for example with a deploy key in the image (see docs/aws.md)."
+            )
+    if request.revision in _BRANCHES:
+        raise VariableError(
+            f"{ROLE}_revision is {request.revision}, which is the name of a branch. Hosts would follow every commit. "
+            "Use a tag or a commit."
+        )
+    _check_collection(request.collection)
+    _check_environment(request.environment)
+    return request
+
+
+def _check_collection(collection: str) -> None:
+    from_git = _GIT.fullmatch(collection)
+    if from_git and from_git["pin"] not in _BRANCHES:
+        return
+    if _RELEASE.fullmatch(collection) or _ARCHIVE.fullmatch(collection):
+        return
+    raise VariableError(
+        f"{ROLE}_collection is {collection}, which names no fixed version. Use the form gpufleet.hosts:0.1.0, "
+        "git+https://git.example/hosts.git,v0.1.0, or the path or URL of an archive such as "
+        "gpufleet-hosts-0.1.0.tar.gz."
+    )
+
+
+def _check_environment(environment: t.Mapping[str, t.Any]) -> None:
+    for name, value in environment.items():
+        if not _NAME.fullmatch(str(name)) or not isinstance(value, (str, int)) or "\n" in str(value):
+            raise VariableError(
+                f"{ROLE}_environment has the entry {name!r}, which is no variable with a text of one line. "
+                "Use the form {https_proxy: 'http://proxy.example:3128'}."
+            )
+        if _LOGIN.search(str(value)) or _SECRET.search(str(name)):
+            raise VariableError(
+                f"{ROLE}_environment.{name} contains a secret, and every user of the instance can read its user data. "
+                "Write it to /etc/gpufleet/pull.env in the image instead."
+            )

@@ -1,0 +1,96 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The user data with which a host configures itself: a document for cloud-init."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended.request import PLATFORMS, Request
+
+# EC2 accepts user data of this size, before it is encoded.
+LIMIT = 16 * 1024
+_SERVICE = """[Unit]
+Description=Configure this host with ansible-pull
+Documentation=https://github.com/gpufleet/hosts/blob/main/docs/aws.md
+Wants=network-online.target
+After=network-online.target cloud-final.service
+
+[Service]
+Type=oneshot
+{environment}EnvironmentFile=-{secrets}
+ExecStart=/usr/bin/python3 {program}
+"""
+_TIMER = """[Unit]
+Description=Configure this host with ansible-pull regularly
+
+[Timer]
+OnUnitInactiveSec={interval}min
+RandomizedDelaySec={delay}s
+
+[Install]
+WantedBy=timers.target
+"""
+
+
+def document(request: Request, program: str) -> dict[str, t.Any]:
+    """Return the document. `program`: the source of pull.py."""
+    platform = PLATFORMS[request.platform]
+    settings = {
+        "repository": request.repository,
+        "revision": request.revision,
+        "playbook": request.playbook,
+        "inventory": request.inventory,
+        "collection": request.collection,
+        "packages": request.packages,
+        "python": platform.python,
+        "interval": request.interval,
+        "attempts": request.attempts,
+        "ec2_tag": request.ec2_tag,
+    }
+    environment = "".join(
+        f"Environment={shlex.quote(f'{name}={value}'.replace('%', '%%'))}\n"
+        for name, value in sorted(request.environment.items())
+    )
+    unit = _SERVICE.format(environment=environment, secrets=owned.PULL_ENVIRONMENT, program=owned.PULL_PROGRAM)
+    # The delay spreads the runs of a fleet over a tenth of the interval.
+    timer = _TIMER.format(interval=request.interval, delay=request.interval * 6)
+    files = {
+        owned.PULL_SETTINGS: json.dumps(settings, indent=1) + "\n",
+        owned.PULL_PROGRAM: _without_comments(program),
+        owned.PULL_UNIT: unit,
+        owned.PULL_TIMER: timer,
+    }
+    return {
+        "packages": platform.packages,
+        "package_update": True,
+        "write_files": [{"path": path, "permissions": "0644", "content": text} for path, text in files.items()],
+        "runcmd": [
+            ["systemctl", "daemon-reload"],
+            ["systemctl", "enable", "--now", owned.PULL_TIMER.rpartition("/")[2]],
+            # The service waits until cloud-init has finished, so cloud-init must not wait for the service.
+            ["systemctl", "start", "--no-block", owned.PULL_UNIT.rpartition("/")[2]],
+        ],
+    }
+
+
+def problem(text: str) -> str | None:
+    """Return why EC2 would reject the user data, or None."""
+    size = len(text.encode())
+    if size <= LIMIT:
+        return None
+    return (
+        f"The user data has {size} bytes, and EC2 accepts at most {LIMIT}. Shorten unattended_environment or "
+        "unattended_packages."
+    )
+
+
+def _without_comments(program: str) -> str:
+    """Return a program without lines that contain only a comment. The license and the first line stay."""
+    lines = program.splitlines(keepends=True)
+    head = next(number for number, line in enumerate(lines) if not line.startswith("#"))
+    return "".join([*lines[:head], *(line for line in lines[head:] if not line.lstrip().startswith("#"))])
