@@ -6,9 +6,11 @@
     make_dlami.py --format deb
 
 Installs packages of DCGM and EFA, and writes the files of the persistence daemon, of CUDA toolkits, and of the EFA
-installer. The versions are those of the release notes of 2026-07-17. The names of the DCGM packages: NVIDIA/DCGM 4,
-packaging. The names of the EFA packages: release notes of the EFA installer. The tool that built the image installed
-CUDA without packages.
+installer.
+  versions of DCGM, EFA and the newest CUDA: AWS's release notes of the Ubuntu 24.04 base image of 2026-07-17
+  libfabric-aws, and the format of /opt/amazon/efa_installed_packages: aws/aws-parallelcluster-cookbook, pull request 1882
+inferred: the names of the DCGM packages, the name libfabric1-aws with apt, the version of libfabric, CUDA 12.9 beside
+13.2 on x86_64, and that CUDA was installed without packages.
 """
 
 from __future__ import annotations
