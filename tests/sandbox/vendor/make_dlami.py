@@ -8,7 +8,8 @@
 Installs packages of DCGM and EFA, and writes the files of the persistence daemon, of CUDA toolkits, and of the EFA
 installer.
   versions of DCGM, EFA and the newest CUDA: AWS's release notes of the Ubuntu 24.04 base image of 2026-07-17
-  libfabric-aws, and the format of /opt/amazon/efa_installed_packages: aws/aws-parallelcluster-cookbook, pull request 1882
+  libfabric-aws, and the format of /opt/amazon/efa_installed_packages: pull request 1882 of
+  aws/aws-parallelcluster-cookbook
 inferred: the names of the DCGM packages, the name libfabric1-aws with apt, the version of libfabric, CUDA 12.9 beside
 13.2 on x86_64, and that CUDA was installed without packages.
 """
