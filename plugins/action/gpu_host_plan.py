@@ -163,7 +163,7 @@ class ActionModule(ActionBase):
             "deprecations": self._notices["deprecations"],
         }
         if adopted is not None:
-            result["adoption"] = self._adoption(host, adopted, result["changes"], options)
+            result["adoption"] = self._adoption(host, adopted, result, values, options)
         found = {**self._discovered, **(facts or {})}
         if found:
             result["ansible_facts"] = found
@@ -189,11 +189,21 @@ class ActionModule(ActionBase):
         return adopted
 
     def _adoption(
-        self, host: dict[str, Any], adopted: Adoption, changes: list[dict[str, Any]], options: dict[str, Any]
+        self,
+        host: dict[str, Any],
+        adopted: Adoption,
+        result: dict[str, Any],
+        values: dict[str, dict[str, Any]],
+        options: dict[str, Any],
     ) -> dict[str, Any]:
         """Return the report of the adoption, and which packages the playbook still has to hold."""
-        not_held = adoption_image.not_held(host) if adopted.parts and adoption_image.can_hold(host) else []
-        known = options["changes_before"] or changes
+        toolkit = result["plan"].get("nvidia_container_toolkit") or {"transaction": {}}
+        request = toolkit_request.read(values.get("nvidia_container_toolkit") or {})
+        # A transaction of the role holds what it installs.
+        is_kept = toolkit.get("transaction", {}) is None and request.state == "present" and request.source != "none"
+        is_possible = adopted.parts and adoption_image.can_hold(host)
+        not_held = adoption_image.not_held(host, toolkit=is_kept and request.hold) if is_possible else []
+        known = options["changes_before"] or result["changes"]
         plans = {part["part"]: adoption_report.Part(part["changes"], part["reasons"]) for part in known}
         held = options["held_before"] or not_held
         report = adoption_report.build(host, adopted, plans, held, options["image"].strip())

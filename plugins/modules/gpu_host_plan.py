@@ -180,7 +180,7 @@ adoption:
       returned: always
       sample: ["PART           STATE    VERSION    REASON"]
     hold:
-      description: The packages of CUDA, DCGM and EFA that are not held yet.
+      description: The packages of CUDA, DCGM, EFA and the kept container toolkit that are not held yet.
       type: list
       elements: str
       returned: always

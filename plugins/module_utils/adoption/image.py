@@ -12,6 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import machine_image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_packages
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -110,10 +111,16 @@ def extra_packages(host: Host, part: str) -> dict[str, str]:
     return {name: version for name, version in host["installed_packages"].items() if names.fullmatch(name)}
 
 
-def not_held(host: Host) -> list[str]:
-    """Return the packages that the image brought, that no role manages, and that nobody holds yet."""
+def not_held(host: Host, *, toolkit: bool) -> list[str]:
+    """Return the packages that the image brought, that no role holds, and that nobody holds yet.
+
+    `toolkit`: whether this includes NVIDIA's container toolkit. Its role holds only what it installed itself.
+    """
     held = set(host["held_packages"])
-    return sorted(name for part in _EXTRAS for name in extra_packages(host, part) if name not in held)
+    names = {name for part in _EXTRAS for name in extra_packages(host, part)}
+    if toolkit:
+        names.update(toolkit_packages.found_on(host))
+    return sorted(names - held)
 
 
 def can_hold(host: Host) -> bool:

@@ -9,12 +9,15 @@ Pure functions. The report has no times, so that a run that changes nothing does
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image as adoption_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import instance_families
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_packages
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.image import Adoption
@@ -26,6 +29,15 @@ _HEADINGS = ("PART", "STATE", "VERSION", "REASON")
 _WIDTH = 100
 _ENGINES = ("docker", "podman", "containerd")
 _TOOLKIT = "nvidia-container-toolkit"
+# What the report names apart from the part that configures it: this part, and the pattern of the changes.
+_DETAILS = {
+    "docker_options": ("container_engine", re.compile(re.escape(owned.DAEMON_JSON))),
+    "docker_data_root": ("container_engine", re.compile(r"\bdata-root\b")),
+    "nvidia_runtime": ("nvidia_container_toolkit", re.compile(re.escape(owned.DAEMON_JSON))),
+    "cdi_specification": ("nvidia_container_toolkit", re.compile(r"\bcdi\b|^reload systemd$", re.IGNORECASE)),
+}
+# Changes that keep the version of what is installed.
+_HOLD = re.compile(rf"hold |write {re.escape(owned.DRIVER_UNATTENDED_UPGRADES)}$")
 
 
 class Entry(t.TypedDict):
@@ -55,7 +67,7 @@ def build(
     image = host["image"]
     instance_type = image["instance_type"]
     previous = _previous(host)
-    entries = [*_entries(host, adoption, plans), *_extras(host, held)]
+    entries = [*_entries(host, adoption, plans, held), *_details(host, adoption, plans), *_extras(host, held)]
     return {
         "schema": SCHEMA,
         "image": {
@@ -110,24 +122,39 @@ def _settled(entry: Entry, previous: Entry | None) -> Entry:
     return previous if previous is not None and is_kept and previous["version"] == entry["version"] else entry
 
 
-def _entries(host: Host, adoption: Adoption, plans: t.Mapping[str, Part]) -> list[Entry]:
+def _entries(host: Host, adoption: Adoption, plans: t.Mapping[str, Part], held: t.Sequence[str]) -> list[Entry]:
     driver = host["driver"]
+    # With apt, the daemon is part of a package of the driver, whose name contains the branch.
+    has_daemon = (host["services"].get(persistence.UNIT) or {}).get("load_state") == "loaded"
     engine = next((name for name in _ENGINES if host["engines"][name]["package"]), None)
     found = {
         "nvidia_driver": driver["loaded"] or driver["on_disk"] or driver["library"],
-        "nvidia_persistenced": _version(host, "nvidia-persistenced"),
+        "nvidia_persistenced": _version(host, "nvidia-persistenced") or (driver["loaded"] if has_daemon else None),
         "container_engine": engine and f"{engine} {host['engines'][engine]['version'] or ''}".strip(),
         "nvidia_container_toolkit": _version(host, _TOOLKIT) or _version(host, f"{_TOOLKIT}-base"),
         "driver_volume": driver["loaded"],
         "container_proof": None,
     }
-    return [_entry(name, version, adoption, plans.get(name)) for name, version in found.items()]
+    toolkit = sorted(set(toolkit_packages.UNIT) & set(held))
+    return [
+        _entry(name, version, adoption, _own_changes(name, plans.get(name), toolkit)) for name, version in found.items()
+    ]
+
+
+def _own_changes(name: str, plan: Part | None, toolkit: t.Sequence[str]) -> Part | None:
+    """Return the plan of a part without what `_details` names, and with the playbook's own holds of the toolkit."""
+    if plan is None:
+        return None
+    patterns = [pattern for part, pattern in _DETAILS.values() if part == name]
+    changes = [change for change in plan.changes if not any(pattern.search(change) for pattern in patterns)]
+    holds = [f"hold {', '.join(toolkit)}"] if toolkit and name == "nvidia_container_toolkit" else []
+    return Part([*changes, *holds], plan.reasons)
 
 
 def _entry(name: str, version: str | None, adoption: Adoption, plan: Part | None) -> Entry:
     if plan is None:
         return Entry(part=name, state=LEFT_ALONE, version=version, reason=adoption.reason or "not selected by the tags")
-    holds = [change for change in plan.changes if change.startswith("hold ")]
+    holds = [change for change in plan.changes if _HOLD.match(change)]
     others = [change for change in plan.changes if change not in holds]
     if others:
         return Entry(part=name, state=COMPLETED, version=version, reason="; ".join([*others, *holds]))
@@ -135,6 +162,29 @@ def _entry(name: str, version: str | None, adoption: Adoption, plan: Part | None
         return Entry(part=name, state=LEFT_ALONE, version=None, reason="; ".join(plan.reasons) or "not installed")
     kept = "; ".join(plan.reasons) or "satisfies the request"
     return Entry(part=name, state=ADOPTED, version=version, reason="; ".join([kept, *holds]))
+
+
+def _details(host: Host, adoption: Adoption, plans: t.Mapping[str, Part]) -> list[Entry]:
+    """Return the entries of what a part configures: Docker's options, its runtime nvidia, the CDI specification."""
+    has_docker = bool(host["engines"]["docker"]["package"])
+    config = host["docker_daemon_json"].get("content") or {}
+    found = {
+        "docker_options": owned.DAEMON_JSON if host["files"][owned.DAEMON_JSON]["exists"] else None,
+        "docker_data_root": host["docker_data"]["root"] if has_docker else None,
+        "nvidia_runtime": "docker" if "nvidia" in (config.get("runtimes") or {}) else None,
+        "cdi_specification": ", ".join(spec["path"] for spec in host["cdi_specs"]) or None,
+    }
+    entries = []
+    for name, place in found.items():
+        part, pattern = _DETAILS[name]
+        plan = plans.get(part)
+        if plan is not None:
+            plan = Part([change for change in plan.changes if pattern.search(change)], ["configured"] if place else [])
+        entry = _entry(name, place, adoption, plan)
+        if entry["state"] == LEFT_ALONE and plan is not None:
+            entry["reason"] = "not configured"
+        entries.append(entry)
+    return entries
 
 
 def _extras(host: Host, held: t.Sequence[str]) -> list[Entry]:

@@ -92,9 +92,18 @@ OTHERS = [
 
 def test_packages_that_no_role_manages_are_held_once():
     host = prepared("dlami", packages=dict.fromkeys([*EXTRAS, *OTHERS], "1 amd64"))
-    assert image.not_held(host) == EXTRAS
+    assert image.not_held(host, toolkit=False) == EXTRAS
     host["held_packages"] = ["efa", "cuda-toolkit-13-2"]
-    assert image.not_held(host) == [name for name in EXTRAS if name not in host["held_packages"]]
+    assert image.not_held(host, toolkit=False) == [name for name in EXTRAS if name not in host["held_packages"]]
+
+
+def test_the_kept_toolkit_is_held_too():
+    host = prepared(
+        "dlami", packages=dict.fromkeys(["libnvidia-container1", "nvidia-container-toolkit"], "1.19.1-1 amd64")
+    )
+    host["held_packages"] = ["nvidia-container-toolkit"]
+    assert image.not_held(host, toolkit=True) == ["libnvidia-container1"]
+    assert image.not_held(host, toolkit=False) == []
 
 
 def test_dnf_holds_only_with_its_plugin():

@@ -45,6 +45,10 @@ def test_what_satisfies_the_request_is_adopted_with_its_version_and_the_reason()
         "nvidia_container_toolkit": ("left_alone", None),
         "driver_volume": ("adopted", there["driver"]["loaded"]),
         "container_proof": ("adopted", None),
+        "docker_options": ("adopted", "/etc/docker/daemon.json"),
+        "docker_data_root": ("adopted", "/var/lib/docker"),
+        "nvidia_runtime": ("left_alone", None),
+        "cdi_specification": ("left_alone", None),
         "cuda": ("adopted", "12.8, 13.2"),
         "dcgm": ("adopted", "1:4.6.0-1"),
         "efa": ("adopted", "1.47.0"),
@@ -64,6 +68,42 @@ def test_a_hold_alone_is_no_completion(changes, state, reason):
     plans = {**UNCHANGED, "container_engine": Part(changes, ["satisfies nvidia_driver_source"])}
     entry = parts(report.build(host(), ALL, plans, []))["container_engine"]
     assert (entry["state"], entry["reason"]) == (state, reason)
+
+
+def test_holds_and_what_keeps_the_driver_are_no_completion():
+    there = host()
+    there["installed_packages"] = {**there["installed_packages"], "nvidia-container-toolkit": "1.20.0-1 amd64"}
+    changes = [f"write {owned.DRIVER_UNATTENDED_UPGRADES}", "hold libcuda1"]
+    plans = {**UNCHANGED, "nvidia_driver": Part(changes, [])}
+    found = parts(report.build(there, ALL, plans, ["nvidia-container-toolkit"]))
+    assert (found["nvidia_driver"]["state"], found["nvidia_container_toolkit"]["state"]) == ("adopted", "adopted")
+    assert found["nvidia_container_toolkit"]["reason"].endswith("hold nvidia-container-toolkit")
+
+
+def test_a_daemon_in_a_package_of_the_driver_has_the_version_of_the_driver():
+    there = host()
+    there["installed_packages"] = {
+        name: version for name, version in there["installed_packages"].items() if name != "nvidia-persistenced"
+    }
+    entry = parts(report.build(there, ALL, UNCHANGED, []))["nvidia_persistenced"]
+    assert (entry["state"], entry["version"]) == ("adopted", there["driver"]["loaded"])
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "completed"),
+    [
+        ("nvidia_container_toolkit", "change runtimes.nvidia in /etc/docker/daemon.json", {"nvidia_runtime"}),
+        ("nvidia_container_toolkit", "enable nvidia-cdi-refresh.path", {"cdi_specification"}),
+        ("nvidia_container_toolkit", "refresh the CDI specification /var/run/cdi/nvidia.yaml", {"cdi_specification"}),
+        ("container_engine", "change live-restore in /etc/docker/daemon.json", {"docker_options"}),
+        ("container_engine", "change data-root in /etc/docker/daemon.json", {"docker_options", "docker_data_root"}),
+        ("container_engine", "start docker.service", set()),
+    ],
+)
+def test_what_a_part_configures_is_named_apart(part, change, completed):
+    found = parts(report.build(host(), ALL, {**UNCHANGED, part: Part([change], [])}, []))
+    assert {name for name, entry in found.items() if entry["state"] == "completed"} == (completed or {part})
+    assert {found[name]["reason"] for name in completed} <= {change}
 
 
 def test_a_later_run_keeps_what_the_first_run_completed():
