@@ -19,6 +19,12 @@ _NAME_TAKEN = re.compile(r"container name \S+ is already in use")
 _PODMAN_ACTION = re.compile(r"^Container \S+ exited with code (-?\d+) when ([a-z]+?)ed$")
 _LOG_LINE = re.compile(r'^time="[^"]*" level=(?:debug|info|warning) ')
 _LAST_LINES = 3
+# moby/moby, daemon/devices.go (docker-v29.2.0). Docker selects the driver of --gpus when it starts.
+_NO_HOOK = re.compile(r"could not select device driver .*with capabilities: \[\[[^]]*\bgpu\b")
+_RESTART = (
+    "Docker did not find NVIDIA's hook when it started, so the toolkit was probably installed later. Run "
+    "`systemctl restart docker`, or use another isolation."
+)
 
 
 def message(engine: str, name: str, result: Mapping[str, Any]) -> str:
@@ -36,7 +42,8 @@ def describe(result: Mapping[str, Any]) -> str:
     if action:
         text = f"podman {action.group(2)} exited with status {action.group(1)}"
     why = reason(str(result.get("stderr") or result.get("module_stderr") or ""))
-    return text if not why or why in text else f"{text.rstrip('.')}: {why}"
+    text = text if not why or why in text else f"{text.rstrip('.')}: {why}"
+    return join_sentences([text, _RESTART]) if _NO_HOOK.search(text) else text
 
 
 def reason(stderr: str) -> str:

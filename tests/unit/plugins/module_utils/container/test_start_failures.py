@@ -148,5 +148,13 @@ def test_message_contains_the_reason(result, says):
     assert start_failures.message("podman", "ct", result) == f"podman container ct: {says}"
 
 
+@pytest.mark.parametrize(("capabilities", "names"), [("[[gpu]]", True), ("[[compute gpu]]", True), ("[[tpu]]", False)])
+def test_docker_that_started_before_the_toolkit_has_to_restart(capabilities, names):
+    text = f'Error starting container 1a: could not select device driver "" with capabilities: {capabilities}'
+    found = start_failures.message("docker", "ct", {"msg": text})
+    assert found.startswith(f"docker container ct: {text}")
+    assert ("Run `systemctl restart docker`, or use another isolation." in found) is names
+
+
 def test_sentences_end_with_one_full_stop():
     assert start_failures.join_sentences(["one", "", "two.", "three?"]) == "one. two. three?"
