@@ -24,7 +24,9 @@ STARTED = "gpufleet.hosts: started"
 _ISSUES = "https://github.com/gpufleet/hosts/issues"
 # Status of a shell and messages of an old Python that cannot run the program. The module reports the error.
 _NOT_EXECUTABLE = (126, 127)
-_OLD_PYTHON = re.compile(r"future feature annotations is not defined|Python \S+ or newer is required")
+_OLD_PYTHON = re.compile(
+    r"future feature annotations is not defined|object is not subscriptable|Python \S+ or newer is required"
+)
 _LONGEST_QUOTE = 300
 # Prefixes that Ansible reserves. A fact cache deserializes a dictionary with `__ansible_type`, so a host could make the
 # controller render a template.

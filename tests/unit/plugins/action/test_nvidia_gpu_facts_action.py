@@ -192,6 +192,7 @@ def test_a_task_that_needs_the_module_runs_it_without_a_warning(plugin, warnings
     ("done", "count"),
     [
         ({"rc": 1, "stdout": "", "stderr": "SyntaxError: future feature annotations is not defined"}, 0),
+        ({"rc": 1, "stdout": "", "stderr": "TypeError: 'ABCMeta' object is not subscriptable"}, 0),
         ({"rc": 127, "stdout": "", "stderr": "sh: python3: not found"}, 0),
         ({"rc": 0, "stdout": "gpufleet.hosts: started", "stderr": ""}, 1),
     ],
