@@ -34,7 +34,7 @@ def run(monkeypatch, capsys):
     monkeypatch.setattr(gpu_container_info.facts_gather, "gather", lambda subsets, **options: gathered)
     monkeypatch.setattr(gpu_container_info, "Docker", lambda host: _Docker(host, [holder]))
     monkeypatch.setattr(gpu_container_info, "_podman", lambda module: Engine(podman()))
-    monkeypatch.setattr(process_table, "read", lambda root, pids: process_table.ProcessTable())
+    monkeypatch.setattr(process_table, "read", lambda root, pids, **options: process_table.ProcessTable())
     monkeypatch.setattr(stopped, "is_socket_activated", lambda path: path == "/asleep.sock")
     monkeypatch.delenv("DOCKER_HOST", raising=False)
 

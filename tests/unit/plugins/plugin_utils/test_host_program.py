@@ -139,8 +139,9 @@ def test_a_traceback_names_the_source_file(tmp_path):
 
 def observation(tmp_path, **changes) -> dict:
     """Observe this host with the program."""
-    options = {"services": [], "files": [], "packages": [], "users": [], "package_lock_timeout": 0, **changes}
-    given = {"options": {"driver_volume": None, **options}, "check_mode": True, "facts": ARGUMENTS}
+    lists = {name: [] for name in ("services", "files", "packages", "users")}
+    options = {**lists, "package_lock_timeout": 0, "cloud_init_timeout": 0, "driver_volume": None, **changes}
+    given = {"options": options, "check_mode": True, "facts": ARGUMENTS}
     done = read_by_python(host_program.make("observe.program", given), tmp_path, {"HERE": str(tmp_path)})
     assert (done.returncode, done.stderr) == (0, b"")
     return answer_of(done)
