@@ -58,7 +58,7 @@ def _fill(api: Api) -> dict[str, tuple[str, str]]:
     """Create 60 instances. Return region and type of those that run, by ID."""
     running = {}
     for region in REGIONS:
-        for instance_type, number, _ in RUNNING:
+        for instance_type, number, _expected in RUNNING:
             for index in range(number):
                 name = PLAIN if instance_type == "p4d.24xlarge" else UBUNTU_DLAMI
                 tags = {} if index else {"gpufleet:image": NEURON_DLAMI if instance_type.startswith("trn") else name}
@@ -102,8 +102,8 @@ def test_sixty_instances_in_two_regions(api: Api) -> None:
     hostvars = found["_meta"]["hostvars"]
     assert set(hostvars) == set(running)
     groups = {name: set(group.get("hosts", [])) for name, group in found.items() if name != "_meta"}
-    for instance_type, _, expected in RUNNING:
-        hosts = {host for host, (_, host_type) in running.items() if host_type == instance_type}
+    for instance_type, _number, expected in RUNNING:
+        hosts = {host for host, (_region, host_type) in running.items() if host_type == instance_type}
         of_accelerators = {
             name
             for name, members in groups.items()
@@ -112,7 +112,7 @@ def test_sixty_instances_in_two_regions(api: Api) -> None:
         assert (instance_type, of_accelerators) == (instance_type, expected)
         assert all(hosts <= groups[name] for name in expected)
     for region in REGIONS:
-        hosts = {host for host, (host_region, _) in running.items() if host_region == region}
+        hosts = {host for host, (host_region, _type) in running.items() if host_region == region}
         assert groups[f"region_{region.replace('-', '_')}"] == hosts
         assert {hostvars[host]["gpufleet_ec2_region"] for host in hosts} == {region}
     assert len(groups["gpu_hosts"]) == 28
@@ -123,7 +123,7 @@ def test_the_variables_of_a_host(api: Api) -> None:
     tags = {"Name": "worker", "team": "vision", "gpufleet:image": UBUNTU_DLAMI}
     host = api.run_instance("us-east-1", "g6.12xlarge", UBUNTU_DLAMI, **tags)
 
-    found, _ = _list(api.url)
+    found, _output = _list(api.url)
 
     values = found["_meta"]["hostvars"][host]
     assert values["gpufleet_ec2"] == {
@@ -152,7 +152,7 @@ def test_images_are_told_apart_after_their_names_are_tagged(api: Api, tmp_path: 
     mine = api.run_instance("eu-west-1", "p5.48xlarge", PLAIN, **{"gpufleet:image": "Deep Learning of our own"})
     gone = api.run_instance("us-east-1", "p5.48xlarge", NEURON_DLAMI)
     api.client("us-east-1").deregister_image(ImageId=api.images["us-east-1", NEURON_DLAMI])
-    before, _ = _list(api.url, inventory)
+    before, _output = _list(api.url, inventory)
     assert set(before["image_unknown"]["hosts"]) == {dlami, neuron, plain, gone}
 
     def tag(*arguments: str) -> str:
@@ -174,7 +174,7 @@ def test_images_are_told_apart_after_their_names_are_tagged(api: Api, tmp_path: 
     assert f"of {gone} no longer exists" in text
     assert tag().count("changed=1") == 0
 
-    after, _ = _list(api.url, inventory)
+    after, _output = _list(api.url, inventory)
     assert set(after["dlami_hosts"]["hosts"]) == {dlami, neuron, mine}
     assert after["plain_image_hosts"]["hosts"] == [plain]
     assert after["image_unknown"]["hosts"] == [gone]

@@ -23,7 +23,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.topology 
 # Above this number of possible sets, the search grows one set from each GPU instead of comparing all sets.
 _EXHAUSTIVE_LIMIT = 20000
 _NO_CONDITIONS = Conditions()
-_NOTHING_BUSY: Mapping[str, Sequence[str]] = {}
 _NO_TOPOLOGY = Topology()
 
 
@@ -36,7 +35,7 @@ def select_units(
     holders: Collection[Holder] = (),
     current: Collection[str] = (),
     running: bool = False,
-    busy: Mapping[str, Sequence[str]] = _NOTHING_BUSY,
+    busy: Mapping[str, Sequence[str]] | None = None,
     topology: Topology = _NO_TOPOLOGY,
 ) -> list[Unit]:
     """Return the units that satisfy a request. Raise SelectionError if the host cannot satisfy it.
@@ -48,7 +47,7 @@ def select_units(
         return []
     if not inventory.gpus:
         raise SelectionError("GPUs are requested, but the driver reports no GPU on this host.")
-    accepted = _Filter(conditions, busy, frozenset(current) if running else frozenset())
+    accepted = _Filter(conditions, busy or {}, frozenset(current) if running else frozenset())
     if request.kind == "count":
         free, load = _free_units(request.count, inventory, accepted, holders, exclusive)
         return _best_set(free, request.count, frozenset(current), load, topology)

@@ -23,7 +23,7 @@ def main(arguments: str) -> None:
     `facts`: the options of nvidia_gpu_facts, or None. Without a loaded driver, the facts are not gathered.
     """
     if sys.version_info < (3, 9):
-        sys.exit("Python 3.9 or newer is required")
+        raise SystemExit("Python 3.9 or newer is required")
     given = json.loads(arguments)
     options = given["options"]
     options["files"] = [os.path.expanduser(os.path.expandvars(path)) for path in options["files"]]

@@ -204,7 +204,8 @@ class Pull:
             lines = []
             with subprocess.Popen(argv, **options) as process:
                 for line in process.stdout or ():
-                    print(line, end="", flush=True)
+                    sys.stdout.write(line)
+                    sys.stdout.flush()
                     lines.append(line)
             return process.returncode, "".join(lines)
         except subprocess.TimeoutExpired:
@@ -289,7 +290,8 @@ def write(path: str, text: str) -> None:
 
 def say(text: str) -> None:
     """Print a message for the journal."""
-    print(f"gpufleet-pull: {text}", flush=True)
+    sys.stdout.write(f"gpufleet-pull: {text}\n")
+    sys.stdout.flush()
 
 
 def main() -> int:
@@ -321,4 +323,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

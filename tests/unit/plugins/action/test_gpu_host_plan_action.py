@@ -140,7 +140,7 @@ class Program:
 
     def run(self, _action, _python, _program):
         if isinstance(self.answer, Exception):
-            raise self.answer
+            raise self.answer  # pylint: disable=raising-bad-type # pylint knows only the first value
         return self.answer
 
 
