@@ -394,7 +394,7 @@ def containers(bench: Bench, isolation: str) -> Iterator[Result]:
         "probes": str(machine.shared / "probes"),
         "volumes": str(machine.volumes),
     }
-    events = machine.ansible.play("containers", containers=asked, **common)
+    events = machine.ansible.play_parts("containers", "containers", asked, **common)
     started = [event for event in answers(events, "Start") if event["status"] == "ok"]
     by_name = {_label(event["item"]): event for event in events if event["task"] == "Start" and event["item"]}
     overall = [text for text in failures(events) if not any(one.name in text for one in wanted)]
@@ -405,7 +405,8 @@ def containers(bench: Bench, isolation: str) -> Iterator[Result]:
         problems += more
         what = "no GPU" if not one.uuids else "GPU " + ", ".join(one.name.rpartition(f"{isolation}-")[2].split("-"))
         yield Result(f"gpu_container by {isolation}: {what}", not problems, evidence, tuple(problems))
-    events = machine.ansible.play("remove", names=[one.name for one in wanted], engine=machine.engine.name)
+    names = [one.name for one in wanted]
+    events = machine.ansible.play_parts("remove", "names", names, engine=machine.engine.name)
     overall += failures(events) + changes(events, {"Remove": True, "Remove again": False})
     overall += slow_stops(events)
     left = machine.engine.containers()

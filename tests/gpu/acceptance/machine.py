@@ -16,6 +16,7 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 IMAGE = "localhost/gpufleet-acceptance:latest"
 PREFIX = "gpufleet-acceptance-"
+PARTS = 4
 # Private file systems while the bundle's podman is used. Other processes do not see the files that the modules write
 # there, and the files disappear at the end of the run.
 PRIVATE = ("/etc/cdi", "/run/cdi", "/run/gpufleet", "/var/lib/gpufleet")
@@ -175,6 +177,16 @@ class Ansible:
             failure = {"msg": f"ansible-playbook exited {done.returncode}: {words}"}
             answers.append({"task": name, "item": None, "status": "failed", "seconds": 0, "result": failure})
         return answers
+
+    def play_parts(self, name: str, key: str, items: Sequence[Any], **variables: Any) -> list[dict[str, Any]]:
+        """Run a playbook for parts of a list at the same time, because its loops run one item after the other.
+
+        `key` is the playbook's variable for the list. The results are in the order of the parts.
+        """
+        parts = [items[start::PARTS] for start in range(min(PARTS, len(items)))]
+        with ThreadPoolExecutor(PARTS) as threads:
+            played = threads.map(lambda part: self.play(name, **{key: part}, **variables), parts)
+            return [event for events in played for event in events]
 
     def call(self, module: str, keep: bool = False) -> Callable[[], subprocess.CompletedProcess[str]]:
         """Run a module with Ansible, and return a function that repeats the work of Ansible on the host.
