@@ -148,8 +148,8 @@ options:
         engines and of other users' rootless engines, pods of Kubernetes, and processes outside containers that use a
         GPU.
       - A container of Docker or Podman holds its GPUs while it is running, paused or restarting. A stopped container
-        holds its GPUs if its restart policy is C(always), or if it was never started and its restart policy is
-        C(unless-stopped).
+        holds its GPUs if its restart policy is C(always), or if its restart policy is C(unless-stopped) and it was
+        never started or its last start failed.
       - A privileged container holds only the GPUs that it requested or uses.
       - Concurrent runs on one host do not select the same GPU.
       - This option requires root, see O(exclusive_scope). If root cannot see a possible holder either, a warning says

@@ -326,7 +326,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container import en
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations, directory_for
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import (
+    ReservationError,
+    Reservations,
+    directory_for,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman, UnavailableEngine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
@@ -371,7 +375,10 @@ def main() -> None:
     with contextlib.suppress(SelectionError):  # The state of the GPUs is in the result.
         accelerator.observe()
     user = os.geteuid()
-    result = usage_report.report(engines, accelerator, Reservations(directory_for(user, os.environ)), user=user)
+    try:
+        result = usage_report.report(engines, accelerator, Reservations(directory_for(user, os.environ)), user=user)
+    except ReservationError as error:
+        module.fail_json(msg=str(error))
     for sentence in result["unseen"]:
         module.warn(sentence)
     module.exit_json(

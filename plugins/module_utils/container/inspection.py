@@ -98,13 +98,16 @@ def holding_state(container: Mapping[str, Any]) -> str | None:
     """Return the state in which a container holds its GPUs, or None if it does not hold them.
 
     A running, paused or restarting container holds its GPUs. A stopped container holds them if the engine starts it
-    again: with the restart policy `always`, or with `unless-stopped` if it has never been started.
+    again: with the restart policy `always`, or with `unless-stopped` if nobody stopped it. Then it was never started,
+    or its last start failed, for example at boot.
     """
-    state = (container.get("State") or {}).get("Status") or ("running" if is_running(container) else "exited")
+    details = container.get("State") or {}
+    state = details.get("Status") or ("running" if is_running(container) else "exited")
     if is_running(container):
         return state
     policy = ((container.get("HostConfig") or {}).get("RestartPolicy") or {}).get("Name") or ""
-    if policy == "always" or (policy == "unless-stopped" and state in ("created", "configured", "initialized")):
+    is_waiting = state in ("created", "configured", "initialized") or bool(details.get("Error"))
+    if policy == "always" or (policy == "unless-stopped" and is_waiting):
         return f"{state}, restart policy {policy}"
     return None
 

@@ -66,7 +66,7 @@ def _owner(path: str) -> int | None:
 
 
 class Reservations:
-    """The reservations of a host. Call the other methods inside `locked()`."""
+    """The reservations of a host. Call the other methods inside `locked()`, except to only read the holders."""
 
     def __init__(
         self,
@@ -169,8 +169,10 @@ class Reservations:
 
     def _read(self) -> list[dict[str, Any]]:
         """Return the valid entries. A file that cannot be parsed comes from a crash and counts as empty."""
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
-            with open(os.path.join(self._directory, _FILE), encoding="utf-8") as file:
+            self._require_private_directory()
+            with open(os.open(os.path.join(self._directory, _FILE), flags), encoding="utf-8") as file:
                 entries = json.load(file)
         except (OSError, ValueError, RecursionError):
             return []

@@ -440,6 +440,16 @@ def test_stopped_container_holds_gpus_if_the_engine_restarts_it(status, policy, 
     assert holding_state(container("c", status=status, policy=policy)) == expected
 
 
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [("unless-stopped", "exited, restart policy unless-stopped"), ("on-failure", None), ("no", None)],
+)
+def test_failed_start_holds_gpus_because_the_engine_tries_it_again(policy, expected):
+    made = container("c", status="exited", policy=policy)
+    made["State"]["Error"] = "could not select device driver"
+    assert holding_state(made) == expected
+
+
 def test_holder_describes_its_container():
     made = container("trainer", labels={"gpufleet.exclusive": "true"}, Devices=nodes("/dev/nvidia2"))
     found = as_holder(made, docker(), WHOLE, MINORS)

@@ -93,6 +93,19 @@ def test_reservation_lasts_for_its_lifetime(reservations, clock, later, expected
     assert names(reservations) == expected
 
 
+def test_reader_does_not_trust_the_directory_of_another_user(reservations, tmp_path):
+    """Check mode and gpu_container_info read without the lock."""
+    reservations.reserve("docker", "a", ["GPU-1"], exclusive=True)
+    (tmp_path / "run").chmod(0o777)
+    with pytest.raises(ReservationError, match="only this user can write to"):
+        reservations.holders(NOBODY)
+
+
+def test_reader_does_not_wait_for_a_pipe(reservations, tmp_path):
+    os.mkfifo(tmp_path / "run" / "gpu-reservations.json")
+    assert names(reservations) == []
+
+
 @pytest.mark.parametrize(
     "content",
     [
