@@ -26,6 +26,8 @@ PROGRAM = "/usr/bin/nvidia-persistenced"
 USER = "nvidia-persistenced"
 # Debian's package of a library that every driver includes.
 _LIBRARY = "libnvidia-ml1"
+# NVIDIA's package of it for Ubuntu. From branch 590 on, the names of NVIDIA's packages contain no branch.
+_NVIDIA_LIBRARY = "libnvidia-compute"
 # Seconds between two queries of the GPUs.
 QUERY_INTERVAL = 2
 
@@ -156,6 +158,8 @@ def _missing_packages(host: Host, packages: t.Mapping[str, list[str]], driver_br
         # The package of the daemon has the driver's branch in its name.
         branches = _branches(driver_brings) or _branches(host["packages"])
         wanted = [f"nvidia-compute-utils-{branch}" for branch in branches]
+        if not branches and is_installed(host, _NVIDIA_LIBRARY):
+            wanted = ["nvidia-persistenced"]
     return [name for name in wanted if not is_installed(host, name)]
 
 
@@ -171,7 +175,7 @@ def _versions(host: Host, result: Plan, offered: t.Mapping[str, list[str]] | Non
     role nvidia_driver's pin, apt already chooses a matching one.
     """
     utilities = [f"nvidia-utils-{branch}" for branch in _branches(host["packages"])]
-    installed = [host["packages"].get(name, {}).get("version") for name in (_LIBRARY, *utilities)]
+    installed = [host["packages"].get(name, {}).get("version") for name in (_LIBRARY, _NVIDIA_LIBRARY, *utilities)]
     driver = next((version for version in installed if version), None)
     if driver is None or (host["files"].get(owned.DRIVER_APT_PREFERENCES) or {}).get("exists"):
         return

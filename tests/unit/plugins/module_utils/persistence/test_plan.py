@@ -128,6 +128,7 @@ def test_ubuntu_unit_gets_drop_in() -> None:
 
 DEBIAN_12 = {"libnvidia-ml1": {"version": "535.309.01-1~deb12u1"}}
 UBUNTU = {"nvidia-utils-580-server": {"version": "580.95.05-0ubuntu0.24.04.1"}}
+UBUNTU_NVIDIA = {"libnvidia-compute": {"version": "595.58.03-1ubuntu1"}}
 VERSIONS = [
     # Debian's driver on a host with NVIDIA's repository.
     (DEBIAN_12, {"nvidia-persistenced": ["595.58.03-1", "535.171.04-1~deb12u1"],
@@ -141,6 +142,9 @@ VERSIONS = [
      ["nvidia-compute-utils-580-server=580.95.05-0ubuntu0.24.04.1"]),
     (UBUNTU, {"nvidia-compute-utils-580-server": ["580.105.08-0ubuntu1"]},
      ["nvidia-compute-utils-580-server=580.105.08-0ubuntu1"]),
+    # NVIDIA's packages for Ubuntu, from branch 590 on.
+    (UBUNTU_NVIDIA, {"nvidia-persistenced": ["610.43.02-1ubuntu1", "595.58.03-1ubuntu1"]},
+     ["nvidia-persistenced=595.58.03-1ubuntu1"]),
 ]  # fmt: skip
 
 
@@ -148,7 +152,7 @@ VERSIONS = [
 def test_package_versions_match_driver(
     driver: dict[str, t.Any], offered: dict[str, list[str]], expected: list[str] | str
 ) -> None:
-    more = {"os": UBUNTU_24} if driver is UBUNTU else {}
+    more = {"os": UBUNTU_24} if driver in (UBUNTU, UBUNTU_NVIDIA) else {}
     seen = host(NO_UNIT, packages=driver, **more)
     assert plan(seen, PACKAGES).query == list(offered)
     done = plan(seen, PACKAGES, offered=offered)
