@@ -63,6 +63,10 @@ _FACTS_OPTIONS = {
     **{name: option.get("default") for name, option in facts_call.OPTIONS.items()},
     "gather_subset": ["!all"],
 }
+# Ansible imports this file once, and then starts a process for each host. The processes share the prepared program.
+_PROGRAM = "observe.program"
+_FACTS_WITH_BINDING = facts_program.with_binding(_FACTS_OPTIONS, controller_binding())
+host_program.prepare(_PROGRAM, _FACTS_WITH_BINDING[1] if _FACTS_WITH_BINDING else {})
 # Requests with checks of their own, besides those of `variables.read`.
 _READERS = {
     "nvidia_driver": driver_request.read,
@@ -272,10 +276,10 @@ class ActionModule(ActionBase):
             return None
         facts, extra = None, {}
         if self._task.args.get("first_plan", True) and site_plan.can_need_facts(parts):
-            facts, extra = facts_program.with_binding(_FACTS_OPTIONS, controller_binding()) or (None, {})
+            facts, extra = _FACTS_WITH_BINDING or (None, {})
         given = {"options": checked.validated_parameters, "check_mode": self._task.check_mode, "facts": facts}
         try:
-            answer = host_python.answer(self, python, host_program.make("observe.program", given, extra))
+            answer = host_python.answer(self, python, host_program.make(_PROGRAM, given, extra))
         except AnsibleConnectionFailure:
             raise
         except AnsibleError as error:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import binascii
 import importlib.machinery
+import importlib.util
 import json
 import marshal
 import os
 import re
+import struct
 import zlib
 from functools import lru_cache
 from importlib._bootstrap_external import MAGIC_NUMBER
@@ -25,8 +27,12 @@ PACKAGE = "ansible_collections.gpufleet.hosts.plugins.module_utils"
 READER = "import sys; sys.path[:] = [path for path in sys.path if path]; exec(sys.stdin.read())"
 _OWN = "gpufleet.zip"  # Not a file: the entry in sys.path for the modules in the program.
 _HERE = os.path.dirname(__file__)
+# A higher level of compression takes longer than it saves in the transfer.
+_LEVEL = 1
 _MODULES = os.path.join(os.path.dirname(_HERE), "module_utils")
 _IMPORT = re.compile(rf"^ *from {re.escape(PACKAGE)}([.\w]*) import (\([^)]*\)|.*)", re.MULTILINE)
+# Imports that only type checkers read.
+_FOR_TYPES = re.compile(r"^if (?:t\.)?TYPE_CHECKING:.*\n(?:(?: .*)?\n)+", re.MULTILINE)
 _COMMENT = re.compile(r"#.*")
 
 
@@ -35,19 +41,24 @@ def make(entry: str, arguments: dict, extra: dict[str, dict[str, str]] | None = 
 
     `extra` adds other modules: for each new entry of `sys.path`, the names and source files of its modules.
     """
-    groups = {_OWN: {f"{PACKAGE}.{name}": _path(name) for name in needed(entry)}, **(extra or {})}
+    packed = prepare(entry, extra or {})
+    called = ", ".join(map(repr, (_OWN, f"{PACKAGE}.{entry}", json.dumps(arguments))))
+    return f"{_start()}\nstart({packed}, {called})\n".encode("ascii")
+
+
+def prepare(entry: str, extra: dict[str, dict[str, str]]) -> str:
+    """Return the packed modules of a program. They are the same for all arguments, and kept for the next call."""
+    return _packed(needed(entry), tuple((group, tuple(modules.items())) for group, modules in extra.items()))
+
+
+@lru_cache
+def _packed(names: tuple[str, ...], extra: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> str:
+    """Return the modules as Python text: bytecode for this version of Python, and source for all other versions."""
+    groups = {_OWN: {f"{PACKAGE}.{name}": _path(name) for name in names}}
+    groups.update((group, dict(modules)) for group, modules in extra)
     code = {group: {name: _code(name, path) for name, path in modules.items()} for group, modules in groups.items()}
     source = {group: {name: _source(path) for name, path in modules.items()} for group, modules in groups.items()}
-    packed = ", ".join(
-        repr(part)
-        for part in (
-            {MAGIC_NUMBER.hex(): _pack(code), "": _pack(source)},
-            _OWN,
-            f"{PACKAGE}.{entry}",
-            json.dumps(arguments),
-        )
-    )
-    return f"{_start()}\nstart({packed})\n".encode("ascii")
+    return repr({MAGIC_NUMBER.hex(): _pack(code), "": _pack(source)})
 
 
 def make_file(entry: str, arguments: dict, modules: dict[str, str]) -> str:
@@ -72,7 +83,7 @@ def needed(entry: str) -> tuple[str, ...]:
         if name in found:
             continue
         found.add(name)
-        for module, names in _IMPORT.findall(_source(_path(name))):
+        for module, names in _IMPORT.findall(_FOR_TYPES.sub("", _source(_path(name)))):
             waiting += _imported(module.lstrip("."), names)
     return tuple(sorted(found))
 
@@ -102,9 +113,19 @@ def _source(path: str) -> str:
 
 @lru_cache
 def _code(name: str, path: str) -> bytes:
+    """Return the bytecode of a module, from the file in which Python keeps it, or else compiled."""
+    status = os.stat(path)
+    # PEP 552: the time and the size of the source follow the magic number and flags.
+    header = struct.pack("<4s3I", MAGIC_NUMBER, 0, int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF)
+    try:
+        with open(importlib.util.cache_from_source(path), "rb") as file:
+            if file.read(len(header)) == header:
+                return file.read()
+    except (OSError, NotImplementedError):
+        pass
     return marshal.dumps(importlib.machinery.SourceFileLoader(name, path).get_code(name))
 
 
 def _pack(groups: dict) -> str:
     # Every supported version of Python reads marshal format 2.
-    return binascii.b2a_base64(zlib.compress(marshal.dumps(groups, 2)), newline=False).decode()
+    return binascii.b2a_base64(zlib.compress(marshal.dumps(groups, 2), _LEVEL), newline=False).decode()

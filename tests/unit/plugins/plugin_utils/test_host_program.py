@@ -6,10 +6,14 @@
 from __future__ import annotations
 
 import ast
+import binascii
 import json
+import marshal
 import os
+import py_compile
 import subprocess
 import sys
+import zlib
 from importlib._bootstrap_external import MAGIC_NUMBER
 from pathlib import Path
 
@@ -44,9 +48,13 @@ def answer_of(done: subprocess.CompletedProcess) -> dict:
 
 
 def imported(path: Path) -> set[str]:
-    """Return the modules of the collection that a source imports."""
+    """Return the modules of the collection that a source imports when it runs."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree.body = [
+        node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+    ]
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(host_program.PACKAGE):
             own = node.module[len(host_program.PACKAGE) + 1 :]
             is_module = source(own).is_file()
@@ -175,3 +183,19 @@ def test_the_observation_has_the_facts_of_a_loaded_driver(monkeypatch, loaded, w
     observe_program.main(json.dumps({"options": {"files": ["/etc/x"]}, "check_mode": False, "facts": facts}))
     assert found["host"] == {"driver": {"loaded": loaded}, "files": ["/etc/x"]}
     assert found.get("facts") == (expected and {"ansible_facts": {"state": expected}})
+
+
+@pytest.mark.parametrize(("change", "expected"), [(0, 1), (5, 2)])
+def test_cached_bytecode_of_another_source_is_not_used(tmp_path, change, expected):
+    """Python compares the times of a source and its bytecode. An equal time shows that the cache is used."""
+    module = tmp_path / "module.py"
+    module.write_text("value = 1\n", encoding="utf-8")
+    py_compile.compile(str(module))
+    written = module.stat().st_mtime
+    module.write_text("value = 2\n", encoding="utf-8")
+    os.utime(module, (written + change, written + change))
+    packed = ast.literal_eval(host_program.prepare("nvml.guard", {f"group{change}": {"module": str(module)}}))
+    groups = marshal.loads(zlib.decompress(binascii.a2b_base64(packed[MAGIC_NUMBER.hex()])))
+    values = {}
+    exec(marshal.loads(groups[f"group{change}"]["module"]), values)
+    assert values["value"] == expected
