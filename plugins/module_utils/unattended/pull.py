@@ -368,13 +368,14 @@ def read_settings(path: str) -> dict:
         if name not in settings:
             raise Failure("invalid", f"{path} has no key {name}. Correct it.")
         value = settings[name]
-        valid = type(value) is kind  # for isinstance, true is a number
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        valid = is_number if kind is int else isinstance(value, kind)
         if kind is list:
             valid = valid and all(isinstance(item, str) for item in value)
         elif kind is int:
             valid = valid and value >= 1
         if not valid:
-            given = value if kind is int and type(value) is int else f"of type {type(value).__name__}"
+            given = value if kind is int and is_number else f"of type {type(value).__name__}"
             raise Failure("invalid", f"{name} in {path} is {given}, but must be {TYPE_NAMES[kind]}. Correct it.")
     return settings
 
