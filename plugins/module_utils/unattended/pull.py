@@ -8,12 +8,14 @@ gpufleet-pull.service runs this program. It needs only Python 3.9 and git. The u
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import fcntl
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -22,11 +24,34 @@ import urllib.request
 SETTINGS = "/etc/gpufleet/pull.json"
 STATE = "/var/lib/gpufleet/pull"
 METADATA = "http://169.254.169.254/latest"
-# The first wait between two attempts, in seconds. Each further wait is twice as long.
-WAIT = 10
-# What git, pip and the package managers get at most, in seconds. A run of the playbook is limited by its unit.
+# The first wait between two attempts, in seconds. Each further wait is twice as long, up to the longest.
+WAIT, LONGEST_WAIT = 10, 300
+# What git, pip and the package managers get at most, in seconds.
 LIMIT = 900
+# The unit ends a run after so many seconds.
+RUN_LIMIT = 3 * 3600
+# The locks for which dpkg and `apt-get update` do not wait.
+LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock")
+LOCK_LIMIT, LOCK_POLL = 600, 5
+# Our reference in the repository. It is set after a fetch, and fetches do not prune it.
+PIN = "refs/gpufleet/pin"
+# The types of the settings.
+SETTING_TYPES = {
+    "repository": str,
+    "revision": str,
+    "playbook": str,
+    "inventory": str,
+    "collection": str,
+    "packages": list,
+    "python": str,
+    "host_packages": list,
+    "interval": int,
+    "attempts": int,
+    "ec2_tag": bool,
+}
+TYPE_NAMES = {str: "text in quotes", list: "a list of texts", int: "a number of 1 or more", bool: "true or false"}
 TASK = re.compile(r"(?:TASK|RUNNING HANDLER) \[(.*)\] \*+$")
+FAILED_TASK = re.compile(r"(?:fatal|failed): \[localhost(?: -> [^\]]*)?\]")
 RECAP = re.compile(r"^\S+ +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.MULTILINE)
 COMMIT = re.compile(r"[0-9a-f]{40}")
 # The modules need the Python of the system, which has the modules of its package manager.
@@ -48,6 +73,10 @@ class Failure(Exception):
     def __init__(self, state: str, reason: str) -> None:
         super().__init__(reason)
         self.state = state
+
+    def outcome(self) -> dict:
+        """Return what the outcome says about it."""
+        return {"state": self.state, "changed": None, "commit": None, "reason": str(self)}
 
 
 class Pull:
@@ -78,34 +107,33 @@ class Pull:
     def run(self) -> dict:
         """Run until the host is configured, or no further attempt can help. Return the outcome."""
         attempt, limit = 1, self.settings["attempts"]
-        found = self._attempt()
-        while found["state"] == "unavailable" and attempt < limit:
-            wait = WAIT * 2 ** (attempt - 1)
-            say(f"attempt {attempt} of {limit} failed: {found['reason']}. The next one follows in {wait} seconds.")
-            time.sleep(wait)
-            attempt += 1
+        try:
             found = self._attempt()
+            while found["state"] == "unavailable" and attempt < limit:
+                wait = min(WAIT * 2 ** (attempt - 1), LONGEST_WAIT)
+                say(f"attempt {attempt} of {limit} failed: {found['reason']}. The next one follows in {wait} seconds.")
+                time.sleep(wait)
+                attempt += 1
+                found = self._attempt()
+        except Failure as failure:  # SIGTERM during the wait
+            found = failure.outcome()
         return {**found, "attempts": attempt}
 
     def _attempt(self) -> dict:
         try:
             return self._converge()
         except Failure as failure:
-            return {"state": failure.state, "changed": None, "commit": None, "reason": str(failure)}
+            return failure.outcome()
 
     def _converge(self) -> dict:
         self._require_programs()
         commit = self._commit()
         self._install()
-        # A killed git can leave a broken working tree.
-        shutil.rmtree(self.site, ignore_errors=True)
-        inventory = f"{self.state}/inventory.yml"
-        write(inventory, INVENTORY)
-        argv = [f"{self.programs}/ansible-pull", "--url", f"file://{self.repository}", "--checkout", commit, "--full"]
-        argv += ["--directory", self.site, "--limit", "localhost", "--inventory", inventory]
-        if self.settings["inventory"]:
-            argv += ["--inventory", f"{self.site}/{self.settings['inventory']}"]
-        status, output = self._do([*argv, self.settings["playbook"]], to_journal=True)
+        status, output = self._pull(commit)
+        if status and "\nPLAY [" not in output and self._is_damaged():
+            shutil.rmtree(self.repository)
+            commit = self._commit()
+            status, output = self._pull(commit)
         recap = RECAP.findall(output)
         if status:
             # The message of a task can contain secrets, and everybody can read the outcome.
@@ -114,6 +142,19 @@ class Pull:
             raise Failure("failed", f"{self.settings['playbook']} has no play for localhost")
         changed = sum(int(numbers[1]) for numbers in recap)
         return {"state": "changed" if changed else "unchanged", "changed": changed, "commit": commit, "reason": None}
+
+    def _pull(self, commit: str) -> tuple[int, str]:
+        """Run the playbook of a commit. Return the status of ansible-pull and its output."""
+        # A killed git can leave a broken working tree.
+        shutil.rmtree(self.site, ignore_errors=True)
+        os.makedirs(self.site, 0o700)  # the repository can be private
+        inventory = f"{self.state}/inventory.yml"
+        write(inventory, INVENTORY)
+        argv = [f"{self.programs}/ansible-pull", "--url", f"file://{self.repository}", "--checkout", commit, "--full"]
+        argv += ["--directory", self.site, "--limit", "localhost", "--inventory", inventory]
+        if self.settings["inventory"]:
+            argv += ["--inventory", f"{self.site}/{self.settings['inventory']}"]
+        return self._do([*argv, self.settings["playbook"]], to_journal=True)
 
     def _require_programs(self) -> None:
         """Install what cloud-init could not install, for example because a mirror did not answer."""
@@ -129,6 +170,8 @@ class Pull:
                 ["apt-get", *wait, "-y", "--no-install-recommends", "install", *wanted],
             ]
         for argv in commands:
+            if argv[0] != "dnf":
+                wait_for_locks()
             status, output = self._do(argv)
             if status:
                 raise Failure("unavailable", f"{' and '.join(wanted)} could not be installed: {last_line(output)}")
@@ -136,33 +179,53 @@ class Pull:
     def _commit(self) -> str:
         """Return the commit of the pinned revision, and fetch it. A commit that was fetched before needs no network."""
         url, revision = self.settings["repository"], self.settings["revision"]
-        git = ["git", f"--git-dir={self.repository}"]
         is_commit = bool(COMMIT.fullmatch(revision))
+        # A killed fetch can leave a commit without its files, so that the commit itself proves nothing.
+        if is_commit and self._git("rev-parse", "--verify", "--quiet", PIN)[1].strip() == revision:
+            return revision
+        status, output = self._fetch()
+        if status and self._is_damaged():
+            shutil.rmtree(self.repository, ignore_errors=True)
+            status, output = self._fetch()
+        if status:
+            raise Failure("unavailable", f"the repository {url} cannot be read: {first_error(output)}")
         name = f"{revision if is_commit else f'refs/tags/{revision}'}^{{commit}}"
-        if not is_commit or self._do([*git, "cat-file", "-e", name])[0]:
-            if self._do([*git, "rev-parse", "--git-dir"])[0]:
-                shutil.rmtree(self.repository, ignore_errors=True)
-                self._do(["git", "init", "--quiet", "--bare", self.repository])
-            for directory, _subdirectories, files in os.walk(self.repository):
-                for file in files:
-                    if file.endswith(".lock"):  # a killed git left it
-                        os.unlink(f"{directory}/{file}")
-            fetch = [*git, "fetch", "--quiet", "--force", "--prune", url, "+refs/heads/*:refs/heads/*"]
-            status, output = self._do([*fetch, "+refs/tags/*:refs/tags/*"])
-            if status:
-                raise Failure("unavailable", f"the repository {url} cannot be read: {first_error(output)}")
-        status, output = self._do([*git, "rev-parse", "--verify", "--quiet", name])
+        status, output = self._git("rev-parse", "--verify", "--quiet", name)
         if status:
             kind = "commit" if is_commit else "tag"
             raise Failure("invalid", f"the repository {url} has no {kind} {revision}. Push it, or pin another one.")
+        self._git("update-ref", PIN, output.strip())
         return output.strip()
+
+    def _git(self, *arguments: str) -> tuple[int, str]:
+        return self._do(["git", f"--git-dir={self.repository}", *arguments])
+
+    def _fetch(self) -> tuple[int, str]:
+        """Fetch all branches and tags. Return the status and the output of git."""
+        if self._git("rev-parse", "--git-dir")[0]:
+            shutil.rmtree(self.repository, ignore_errors=True)
+            os.makedirs(self.repository, 0o700, exist_ok=True)  # the repository can be private
+            self._git("init", "--quiet", "--bare")
+        for directory, _subdirectories, files in os.walk(self.repository):
+            for file in files:
+                if file.endswith(".lock"):  # a killed git left it
+                    os.unlink(f"{directory}/{file}")
+        references = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"]
+        return self._git("fetch", "--quiet", "--force", "--prune", self.settings["repository"], *references)
+
+    def _is_damaged(self) -> bool:
+        """Check all objects of the repository. A power failure can leave empty files."""
+        return self._git("fsck", "--no-progress")[0] != 0
 
     def _install(self) -> None:
         """Install Ansible and the collection, unless a former run has installed exactly these."""
         wanted = {name: self.settings[name] for name in ("python", "packages", "collection")}
         marker = f"{self.state}/installed.json"
-        if read_json(marker) == wanted:
+        # An upgrade of the distribution can replace the Python for which the packages were installed.
+        if read_json(marker) == wanted and self._do([self.python, "-I", "-c", "import ansible"])[0] == 0:
             return
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(marker)  # first, because the run can be killed at any time
         for path in (f"{self.state}/venv", self.collections):
             shutil.rmtree(path, ignore_errors=True)
         galaxy = [
@@ -202,10 +265,14 @@ class Pull:
                 return done.returncode, done.stdout
             lines = []
             with subprocess.Popen(argv, **options) as process:
-                for line in process.stdout or ():
-                    sys.stdout.write(line)
-                    sys.stdout.flush()
-                    lines.append(line)
+                try:
+                    for line in process.stdout or ():
+                        sys.stdout.write(line)
+                        sys.stdout.flush()
+                        lines.append(line)
+                except Failure:  # SIGTERM
+                    process.kill()
+                    raise
             return process.returncode, "".join(lines)
         except subprocess.TimeoutExpired:
             return 124, f"{argv[0]} did not end within {LIMIT} seconds"
@@ -254,13 +321,19 @@ def first_error(output: str) -> str:
 
 def failed_task(output: str, status: int) -> str:
     """Return which task failed, or the status of ansible-pull if no task did."""
-    task = failed = ""
+    task = failed = before = ""
     for line in output.splitlines():
         found = TASK.match(line)
         if found:
-            task = found[1]
-        elif line.startswith(("fatal: [localhost]", "failed: [localhost]")):
+            task, before = found[1], failed
+        elif FAILED_TASK.match(line):
             failed = task
+        elif line.startswith("...ignoring"):
+            failed = before
+    # The recap does not count failures that a rescue section handled.
+    recap = RECAP.findall(output)
+    if recap and not any(int(number) for numbers in recap for number in numbers[2:]):
+        failed = ""
     return f"task '{failed}' failed" if failed else f"ansible-pull ended with status {status}"
 
 
@@ -279,6 +352,54 @@ def read_json(path: str) -> object:
         return None
 
 
+def read_settings(path: str) -> dict:
+    """Return the settings. Users change them, too."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            settings = json.load(file)
+    except OSError as error:
+        reason = f"{path} cannot be read: {error.strerror}. Launch the instance with new user data."
+        raise Failure("invalid", reason) from error
+    except ValueError as error:
+        raise Failure("invalid", f"{path} is not valid JSON: {error}. Correct it.") from error
+    if not isinstance(settings, dict):
+        raise Failure("invalid", f"{path} contains no object of JSON. Correct it.")
+    for name, kind in SETTING_TYPES.items():
+        if name not in settings:
+            raise Failure("invalid", f"{path} has no key {name}. Correct it.")
+        value = settings[name]
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        valid = is_number if kind is int else isinstance(value, kind)
+        if kind is list:
+            valid = valid and all(isinstance(item, str) for item in value)
+        elif kind is int:
+            valid = valid and value >= 1
+        if not valid:
+            given = value if kind is int and is_number else f"of type {type(value).__name__}"
+            raise Failure("invalid", f"{name} in {path} is {given}, but must be {TYPE_NAMES[kind]}. Correct it.")
+    return settings
+
+
+def wait_for_locks() -> None:
+    """Wait until no other program installs packages, for example unattended-upgrades."""
+    for _poll in range(LOCK_LIMIT // LOCK_POLL):
+        locked = [path for path in LOCKS if is_locked(path)]
+        if not locked:
+            return
+        say(f"waiting for the lock {locked[0]}")
+        time.sleep(LOCK_POLL)
+
+
+def is_locked(path: str) -> bool:
+    """Return whether another process holds the lock of a package manager."""
+    with contextlib.suppress(OSError), open(path, "r+b") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
 def write(path: str, text: str) -> None:
     """Replace a file, so that a killed run never leaves a part of it."""
     with open(f"{path}.new", "w", encoding="utf-8") as file:
@@ -293,28 +414,47 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
+def stop_on_sigterm() -> None:
+    """Let SIGTERM raise Failure, so that a stopped run has an outcome, too."""
+    start = time.monotonic()
+
+    def stop(*_signal: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        # systemd started to count a moment earlier.
+        late = time.monotonic() - start > RUN_LIMIT - 60
+        limit = f"the run did not end within {RUN_LIMIT // 3600} hours"
+        raise Failure("failed", limit if late else "the service was stopped")
+
+    signal.signal(signal.SIGTERM, stop)
+
+
 def main() -> int:
     """Run once, unless another run is in progress."""
-    settings = read_json(SETTINGS)
-    if not isinstance(settings, dict):
-        say(f"{SETTINGS} is missing or damaged. Launch the instance with new user data.")
-        return 1
     os.makedirs(STATE, exist_ok=True)
-    with open(f"{STATE}/lock", "w", encoding="utf-8") as lock:
+    # Everybody who can read the file could lock it.
+    with open(f"{STATE}/lock", "w", encoding="utf-8", opener=lambda *how: os.open(*how, mode=0o600)) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             say("another run is in progress. Nothing was changed.")
             return 0
-        outcome = Pull(settings).run()
+        settings = {}
+        try:
+            settings = read_settings(SETTINGS)
+            stop_on_sigterm()
+            outcome = Pull(settings).run()
+        except Failure as failure:
+            outcome = {**failure.outcome(), "attempts": 0}
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the rest takes less than TimeoutStopSec
         now = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
+        pause = datetime.timedelta(minutes=settings.get("interval", 0))
         outcome = {
             **outcome,
             "time": now.isoformat(),
-            "next": (now + datetime.timedelta(minutes=settings["interval"])).isoformat(),
-            **{name: settings[name] for name in ("repository", "revision", "playbook", "collection")},
+            "next": (now + pause).isoformat() if pause else None,
+            **{name: settings.get(name) for name in ("repository", "revision", "playbook", "collection")},
         }
-        if settings["ec2_tag"]:
+        if settings.get("ec2_tag"):
             outcome["tag"] = tag_instance(outcome) or "set"
         write(f"{STATE}/outcome.json", json.dumps(outcome, indent=2) + "\n")
     say(f"{outcome['state']}: {outcome['reason'] or str(outcome['changed']) + ' changes'}")

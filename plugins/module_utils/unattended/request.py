@@ -10,19 +10,31 @@ import difflib
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins, variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
 
 ROLE = "unattended"
 _URL = r"(https?|ssh|git|file)://\S+|[\w.-]+@[\w.-]+:\S+"
-_LOGIN = re.compile(r"^(?:git\+)?\w+://[^/@\s]*:[^/@\s]*@|^(?:git\+)?https?://[^/@\s]+@")
+# A password, also without a scheme, and a query of a URL, which can be a login.
+_PASSWORD = re.compile(r"[^\s/@]+:[^\s/@]*@|://\S*\?")
+_SSH_USER = re.compile(r"(?<=ssh://)[^\s/@:]+@")
 # Names that usually are branches.
 _BRANCHES = ("main", "master", "trunk", "develop", "devel", "head", "HEAD", "stable", "latest")
-_GIT = re.compile(r"git\+\S+,(?P<pin>[^,\s]+)")
+# A commit, or a tag with a version. A name such as release-1.2 usually is a branch, but hosts-1.2.3 is a tag.
+_GIT = re.compile(
+    r"git\+[^\s,]+,(?:[0-9a-f]{40}"
+    r"|(?:v?\d+(?:\.\d+)+|[A-Za-z][\w-]*[-_]v?\d+(?:\.\d+){2,})(?:[-+.]?[A-Za-z]+[-.]?\d+)?)"
+)
 _RELEASE = re.compile(r"[a-z_]\w*\.[a-z_]\w*:(==)?\d+\.\d+\.\d+\S*")
 _ARCHIVE = re.compile(r"(?:https?://|file://|/)\S+-\d+\.\d+\.\d+\S*\.tar\.gz")
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_SECRET = re.compile(r"pass|secret|token|key", re.IGNORECASE)
+# Whole words between underscores: PIP_KEYRING_PROVIDER is no secret.
+_SECRET = re.compile(
+    r"(?:^|_)(?:[a-z0-9]*(?:password|passwd|passphrase|secret|token)|pass|key|apikey|credential)s?(?:_|$)",
+    re.IGNORECASE,
+)
+# With this number of attempts, the waits between them take 75 minutes. The service ends a run after 3 hours.
+_MOST_ATTEMPTS = 20
 
 
 class Platform(t.NamedTuple):
@@ -82,13 +94,16 @@ def read(values: t.Mapping[str, t.Any]) -> Request:
             rule = variables.table(Request)[name][0]
             form = rule.sample or f"one of {', '.join(PLATFORMS)}"
             raise VariableError(f"{ROLE}_{name} is not set. Use the form {form}.")
-    for name in ("repository", "collection"):
-        if _LOGIN.search(getattr(request, name)) or "?" in getattr(request, name):
+    for name in ("repository", "collection", "packages"):
+        given = getattr(request, name)
+        if any(_has_login(text) for text in (given if isinstance(given, list) else [given])):
             raise VariableError(
                 f"{ROLE}_{name} contains a login or a query, which can be one. Every user of the instance can read its "
                 "user data. Give the host read access in another way, for example with a deploy key in the image (see "
                 "docs/aws.md)."
             )
+    if request.attempts > _MOST_ATTEMPTS:
+        raise VariableError(f"{ROLE}_attempts is {request.attempts}, but must be {_MOST_ATTEMPTS} or less.")
     if request.revision in _BRANCHES:
         raise VariableError(
             f"{ROLE}_revision is {request.revision}, which is the name of a branch. Hosts would follow every commit. "
@@ -104,16 +119,19 @@ def read(values: t.Mapping[str, t.Any]) -> Request:
     return request
 
 
+def _has_login(text: str) -> bool:
+    """Return whether a text has a URL with a login. The name of a user for SSH is none."""
+    addresses = _SSH_USER.sub("", text)
+    return bool(_PASSWORD.search(addresses)) or url_logins.without_login(addresses) != addresses
+
+
 def _check_collection(collection: str) -> None:
-    from_git = _GIT.fullmatch(collection)
-    if from_git and from_git["pin"] not in _BRANCHES:
-        return
-    if _RELEASE.fullmatch(collection) or _ARCHIVE.fullmatch(collection):
+    if any(form.fullmatch(collection) for form in (_GIT, _RELEASE, _ARCHIVE)):
         return
     raise VariableError(
         f"{ROLE}_collection is {collection}, which names no fixed version. Use the form gpufleet.hosts:0.1.0, "
-        "git+https://git.example/hosts.git,v0.1.0, or the path or URL of an archive such as "
-        "gpufleet-hosts-0.1.0.tar.gz."
+        "git+https://git.example/hosts.git,v0.1.0 (a tag with a version, or a commit of 40 digits), or the path or URL "
+        "of an archive such as gpufleet-hosts-0.1.0.tar.gz."
     )
 
 
@@ -124,7 +142,7 @@ def _check_environment(environment: t.Mapping[str, t.Any]) -> None:
                 f"{ROLE}_environment has the entry {name!r}, which is no variable with a text of one line. "
                 "Use the form {https_proxy: 'http://proxy.example:3128'}."
             )
-        if _LOGIN.search(str(value)) or _SECRET.search(str(name)):
+        if _has_login(str(value)) or _SECRET.search(str(name)):
             raise VariableError(
                 f"{ROLE}_environment.{name} contains a secret, and every user of the instance can read its user data. "
                 "Write it to /etc/gpufleet/pull.env in the image instead."

@@ -11,6 +11,7 @@ import json
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import pull
 from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended.request import PLATFORMS, Request
 
 # EC2 accepts user data of this size, before it is encoded.
@@ -26,7 +27,8 @@ After=network-online.target cloud-final.service
 Type=oneshot
 {environment}EnvironmentFile=-{secrets}
 ExecStart=/usr/bin/python3 {program}
-TimeoutStartSec=3h
+TimeoutStartSec={limit}
+TimeoutStopSec=90
 """
 _TIMER = """# Written by playbook gpufleet.hosts.user_data.
 [Unit]
@@ -61,7 +63,12 @@ def document(request: Request, program: str) -> dict[str, t.Any]:
     environment = "".join(
         f"Environment={_quoted(f'{name}={value}')}\n" for name, value in sorted(request.environment.items())
     )
-    unit = _SERVICE.format(environment=environment, secrets=owned.PULL_ENVIRONMENT, program=owned.PULL_PROGRAM)
+    unit = _SERVICE.format(
+        environment=environment,
+        secrets=owned.PULL_ENVIRONMENT,
+        program=owned.PULL_PROGRAM,
+        limit=pull.RUN_LIMIT,
+    )
     # The delay spreads the runs of a fleet over a tenth of the interval.
     timer = _TIMER.format(interval=request.interval, delay=request.interval * 6)
     files = {

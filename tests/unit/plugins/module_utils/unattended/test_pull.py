@@ -9,8 +9,12 @@ import fcntl
 import http.server
 import json
 import os
+import pathlib
+import signal
 import subprocess
+import sys
 import threading
+import time
 
 import pytest
 import yaml
@@ -61,6 +65,7 @@ def waits(monkeypatch):
     found = []
     monkeypatch.setattr(pull.time, "sleep", found.append)
     monkeypatch.setattr(pull.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(pull, "LOCKS", ())
     return found
 
 
@@ -101,6 +106,21 @@ def test_an_interrupted_installation_is_repeated(tmp_path):
     assert host.count("ansible-galaxy") == 1
 
 
+def test_an_installation_that_a_later_one_began_to_replace_is_repeated(tmp_path):
+    Host(tmp_path).run()
+    Host(tmp_path, {"ansible-galaxy": [(1, "no route\n")]}, attempts=1, collection="gpufleet.hosts:0.2.0").run()
+    again = Host(tmp_path)
+    assert again.run()["state"] == "changed"
+    assert again.count("ansible-galaxy") == 1
+
+
+def test_an_environment_whose_python_was_replaced_is_built_again(tmp_path):
+    Host(tmp_path).run()
+    again = Host(tmp_path, {"python": [(1, "No module named 'ansible'"), (0, "")]})
+    assert again.run()["state"] == "changed"
+    assert again.count("ansible-galaxy") == 1
+
+
 def test_an_unreachable_repository_is_tried_again_with_longer_waits(tmp_path, waits):
     host = Host(tmp_path, {"fetch": [(128, "fatal: unable to access 'https://u:p@git.example': no route\nadvice\n")]})
     outcome = host.run()
@@ -108,6 +128,11 @@ def test_an_unreachable_repository_is_tried_again_with_longer_waits(tmp_path, wa
     assert "https://git.example/site.git cannot be read" in outcome["reason"]
     assert "u:p@" not in outcome["reason"]
     assert host.count("ansible-pull") == host.count("ansible-galaxy") == 0
+
+
+def test_a_wait_has_a_maximum(tmp_path, waits):
+    Host(tmp_path, {"fetch": [(128, "no route")]}, attempts=8).run()
+    assert waits == [10, 20, 40, 80, 160, 300, 300]
 
 
 def test_a_later_attempt_succeeds(tmp_path, waits):
@@ -130,12 +155,31 @@ def test_a_pin_that_does_not_exist_is_said_and_not_tried_again(tmp_path, waits, 
     assert text in outcome["reason"]
 
 
-def test_a_failed_playbook_names_the_task_but_no_message(tmp_path, waits):
-    output = "TASK [nvidia_driver : Install the driver] *****\n"
-    output += 'fatal: [localhost]: FAILED! => {"msg": "login hunter2"}\n' + RECAP.format(1)
-    outcome = Host(tmp_path, {"ansible-pull": [(2, output)]}).run()
+FIRST, SECOND = "TASK [driver : First] ****\n", "TASK [driver : Second] ****\n"
+FATAL = 'fatal: [localhost]: FAILED! => {"msg": "login hunter2"}\n'
+DELEGATED = FATAL.replace("[localhost]", "[localhost -> other(192.0.2.1)]")
+ITEM = 'failed: [localhost] (item=hunter2) => {"msg": "hunter2"}\n'
+FAILED = RECAP.format(1).replace("failed=0", "failed=1")
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        (FIRST + FATAL + FAILED, "task 'driver : First' failed"),
+        (FIRST + "ok: [localhost]\n" + SECOND + DELEGATED + FAILED, "task 'driver : Second' failed"),
+        (FIRST + ITEM + ITEM + FAILED, "task 'driver : First' failed"),
+        # A section `always`, or handlers that run in any case.
+        (FIRST + FATAL + SECOND + ITEM + ITEM + "...ignoring\n" + FAILED, "task 'driver : First' failed"),
+        (FIRST + FATAL + "...ignoring\n" + SECOND + FATAL + FAILED, "task 'driver : Second' failed"),
+        (FIRST + FATAL + "...ignoring\n", "ansible-pull ended with status 2"),
+        # A section `rescue`.
+        (FIRST + FATAL + SECOND + "ok: [localhost]\n" + RECAP.format(1), "ansible-pull ended with status 2"),
+    ],
+)
+def test_a_failed_playbook_names_the_task_but_no_message(tmp_path, waits, output, text):
+    outcome = Host(tmp_path, {"ansible-pull": [(2, "\nPLAY [all] ***\n" + output)]}).run()
     assert (outcome["state"], waits) == ("failed", [])
-    assert "task 'nvidia_driver : Install the driver' failed" in outcome["reason"]
+    assert outcome["reason"].startswith(f"{text}. journalctl")
     assert "hunter2" not in outcome["reason"]
 
 
@@ -157,20 +201,44 @@ def test_an_unreachable_package_mirror_is_tried_again(tmp_path, waits, monkeypat
     assert outcome["reason"] == "git and python3-venv could not be installed: Error: cannot download"
 
 
+@pytest.mark.parametrize(("holder", "waited"), [("LOCK_EX", True), ("LOCK_UN", False)])
+def test_the_locks_of_other_package_managers_are_awaited(tmp_path, waits, monkeypatch, holder, waited):
+    lock = tmp_path / "lock-frontend"
+    lock.touch()
+    monkeypatch.setattr(pull, "LOCKS", (str(lock), str(tmp_path / "missing")))
+    hold = (
+        f"import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.{holder}); print(1, flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        other.stdout.readline()
+        host = Host(tmp_path, {"python3": [(1, "No module named ensurepip"), (0, "")]})
+        assert host.run()["state"] == "changed"
+        other.communicate(b"\n")
+    # Each of the three commands waits, and runs in the end to say who holds the lock.
+    assert waits == ([pull.LOCK_POLL] * 3 * (pull.LOCK_LIMIT // pull.LOCK_POLL) if waited else [])
+
+
 @pytest.fixture
 def repository(tmp_path):
     """A git repository with one commit and tag v1."""
     work = tmp_path / "work"
     work.mkdir()
+    (work / "site.yml").write_text("[]\n")
     identity = ["-c", "user.name=Test", "-c", "user.email=test@example.com"]
     for argv in (
         ["init", "--quiet", "--initial-branch=main"],
-        [*identity, "commit", "--quiet", "--allow-empty", "--message=first"],
+        ["add", "site.yml"],
+        [*identity, "commit", "--quiet", "--message=first"],
         [*identity, "tag", "--annotate", "--message=first", "v1"],
     ):
         subprocess.run(["git", *argv], cwd=work, check=True)
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=work, check=True, capture_output=True, text=True)
-    return f"file://{work}", head.stdout.strip()
+    return f"file://{work}", git(work, "rev-parse", "HEAD").decode().strip()
+
+
+def git(directory, *arguments, data=b""):
+    return subprocess.run(["git", *arguments], cwd=directory, check=True, capture_output=True, input=data).stdout
 
 
 def commit(state, url, revision):
@@ -197,6 +265,61 @@ def test_what_a_killed_git_left_is_repaired(tmp_path, repository):
     assert commit(tmp_path, url, "v1") == head
 
 
+def test_a_commit_without_its_files_is_fetched_again(tmp_path, repository):
+    url, head = repository
+    bare = tmp_path / "repository.git"
+    subprocess.run(["git", "init", "--quiet", "--bare", bare], check=True)
+    git(bare, "hash-object", "-w", "-t", "commit", "--stdin", data=git(tmp_path / "work", "cat-file", "commit", head))
+    assert commit(tmp_path, url, head) == head
+    assert git(bare, "show", f"{head}:site.yml") == b"[]\n"
+    # The next fetch keeps our reference.
+    assert pull.Pull({**SETTINGS, "repository": url}, str(tmp_path))._fetch()[0] == 0
+    assert commit(tmp_path, "file:///nonexistent", head) == head
+
+
+def damage(bare):
+    """Empty all objects, as a power failure does."""
+    for path in (bare / "objects").rglob("*"):
+        if path.is_file():
+            path.chmod(0o600)
+            path.write_bytes(b"")
+
+
+def test_a_damaged_repository_is_fetched_again(tmp_path, repository):
+    url, head = repository
+    commit(tmp_path, url, "v1")
+    damage(tmp_path / "repository.git")
+    assert commit(tmp_path, url, "v1") == head
+    assert git(tmp_path / "repository.git", "show", f"{head}:site.yml") == b"[]\n"
+
+
+class Cloning(Host):
+    """A host with git, whose ansible-pull only clones."""
+
+    def _do(self, argv, *, to_journal=False):
+        if argv[0].endswith("/ansible-pull"):
+            argv = ["git", "clone", "--quiet", argv[2], f"{self.state}/site"]
+            status, output = pull.Pull._do(self, argv)
+            return status, output + RECAP.format(1)
+        return pull.Pull._do(self, argv) if argv[0] == "git" else super()._do(argv)
+
+
+def test_a_repository_that_ansible_pull_cannot_clone_is_fetched_again(tmp_path, repository):
+    url, head = repository
+    host = Cloning(tmp_path, repository=url, revision=head)
+    assert host.run()["commit"] == head
+    damage(tmp_path / "repository.git")
+    again = host.run()
+    assert (again["state"], again["commit"], again["reason"]) == ("changed", head, None)
+
+
+def test_only_root_can_read_the_site(tmp_path, repository):
+    url, _head = repository
+    assert Cloning(tmp_path, repository=url).run()["state"] == "changed"
+    for name in ("repository.git", "site"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o700
+
+
 @pytest.mark.parametrize("revision", ["v2", "main", "0" * 40])
 def test_a_branch_is_no_pin_and_a_missing_pin_is_said(tmp_path, repository, revision):
     url, _head = repository
@@ -218,7 +341,26 @@ def test_the_output_of_a_run_reaches_the_journal(tmp_path, capsys):
 
 
 @pytest.fixture
-def host_files(tmp_path, monkeypatch):
+def sigterm():
+    former = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, former)
+
+
+@pytest.mark.usefixtures("sigterm")
+@pytest.mark.parametrize("to_journal", [True, False])
+def test_a_stopped_run_ends_its_program(tmp_path, to_journal):
+    host = pull.Pull(SETTINGS, str(tmp_path))
+    pull.stop_on_sigterm()
+    stop = f"echo $$ > {tmp_path}/child; sleep 0.3; kill -TERM {os.getpid()}; exec sleep 600"
+    with pytest.raises(pull.Failure, match="the service was stopped"):
+        host._do(["sh", "-c", stop], to_journal=to_journal)
+    child = int((tmp_path / "child").read_text())
+    assert not pathlib.Path(f"/proc/{child}").exists()
+
+
+@pytest.fixture
+def host_files(tmp_path, monkeypatch, sigterm):
     monkeypatch.setattr(pull, "STATE", str(tmp_path))
     monkeypatch.setattr(pull, "SETTINGS", str(tmp_path / "pull.json"))
     monkeypatch.setattr(pull, "Pull", lambda settings: Host(tmp_path, **settings))
@@ -242,10 +384,71 @@ def test_only_one_run_at_a_time(host_files, capsys):
     assert not (host_files / "outcome.json").exists()
 
 
-def test_damaged_settings_fail_with_a_sentence(host_files, capsys):
-    (host_files / "pull.json").write_text("{")
+@pytest.mark.parametrize(
+    ("program", "elapsed", "reason"),
+    [
+        ("ansible-pull", 0, "the service was stopped"),
+        ("ansible-pull", pull.RUN_LIMIT, "the run did not end within 3 hours"),
+        ("sleep", 0, "the service was stopped"),
+    ],
+)
+def test_a_stopped_run_has_an_outcome(host_files, monkeypatch, program, elapsed, reason):
+    def stop(*_arguments):
+        now = time.monotonic()
+        monkeypatch.setattr(pull.time, "monotonic", lambda: now + elapsed)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    class Stopped(Host):
+        def _do(self, argv, *, to_journal=False):
+            if argv[0].endswith(program):
+                stop()
+            return (1, "no route") if "fetch" in argv and program == "sleep" else super()._do(argv)
+
+    monkeypatch.setattr(pull, "Pull", lambda settings: Stopped(host_files, **settings))
+    monkeypatch.setattr(pull.time, "sleep", stop)
     assert pull.main() == 1
-    assert "pull.json is missing or damaged" in capsys.readouterr().out
+    outcome = json.loads((host_files / "outcome.json").read_text())
+    assert (outcome["state"], outcome["reason"], outcome["attempts"]) == ("failed", reason, 1)
+
+
+def test_other_users_cannot_lock_the_run(host_files):
+    assert pull.main() == 0
+    assert (host_files / "lock").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "pull.json is not valid JSON: Expecting property name enclosed in double quotes: line 1 column 2"),
+        ("[]", "pull.json contains no object of JSON"),
+        ("{}", "pull.json has no key repository"),
+        ({"revision": 1.4}, "pull.json is of type float, but must be text in quotes"),
+        ({"revision": None}, "pull.json is of type NoneType, but must be text in quotes"),
+        ({"packages": "ansible"}, "pull.json is of type str, but must be a list of texts"),
+        ({"packages": [1]}, "pull.json is of type list, but must be a list of texts"),
+        ({"attempts": 0}, "pull.json is 0, but must be a number of 1 or more"),
+        ({"attempts": True}, "pull.json is of type bool, but must be a number of 1 or more"),
+        ({"interval": "60"}, "pull.json is of type str, but must be a number of 1 or more"),
+        ({"ec2_tag": 1}, "pull.json is of type int, but must be true or false"),
+    ],
+)
+def test_damaged_settings_are_an_outcome_that_says_where(host_files, text, reason):
+    name = "" if isinstance(text, str) else f"{next(iter(text))} in {host_files}/"
+    (host_files / "pull.json").write_text(text if isinstance(text, str) else json.dumps({**SETTINGS, **text}))
+    assert pull.main() == 1
+    outcome = json.loads((host_files / "outcome.json").read_text())
+    assert (outcome["state"], outcome["attempts"], outcome["next"]) == ("invalid", 0, None)
+    assert f"{name}{reason}" in outcome["reason"]
+    assert outcome["reason"].endswith("Correct it.")
+
+
+def test_missing_settings_are_an_outcome(host_files):
+    (host_files / "pull.json").unlink()
+    assert pull.main() == 1
+    reason = json.loads((host_files / "outcome.json").read_text())["reason"]
+    assert reason.endswith(
+        "pull.json cannot be read: No such file or directory. Launch the instance with new user data."
+    )
 
 
 class Metadata(http.server.BaseHTTPRequestHandler):

@@ -34,9 +34,16 @@ GOOD = {
         {"repository": "ssh://git@git.example/site.git"},
         {"revision": "3c0f1a2b" * 5},
         {"collection": "git+https://git.example/hosts.git,v0.1.0"},
+        {"collection": "git+https://git.example/hosts.git," + "3c0f1a2b" * 5},
+        {"collection": "git+https://git.example/hosts.git,hosts-1.2.3"},
+        {"collection": "git+ssh://git@git.example/hosts.git,1.2.0-rc.1"},
         {"collection": "gpufleet.hosts:==0.1.0"},
         {"collection": "https://mirror.example/gpufleet-hosts-0.1.0.tar.gz"},
         {"environment": {"https_proxy": "http://proxy.example:3128"}},
+        {"environment": {"PIP_KEYRING_PROVIDER": "subprocess", "TOKENIZERS_PARALLELISM": "false"}},
+        {"environment": {"GIT_AUTHOR_EMAIL": "host@git.example", "SITE": "ssh://git@git.example/site.git"}},
+        {"packages": ["ansible@git+https://git.example:8443/ansible.git@v12.3.0", "nvidia-ml-py==13.590.44"]},
+        {"attempts": 20},
     ],
 )
 def test_pinned_sources_without_logins_are_accepted(values):
@@ -55,14 +62,33 @@ def test_pinned_sources_without_logins_are_accepted(values):
         ({"repository": "https://user:secret@git.example/site.git"}, ["unattended_repository", "login"]),
         ({"repository": "https://git.example/site.git?private=secret"}, ["unattended_repository", "login"]),
         ({"repository": "https://secret@git.example/site.git"}, ["unattended_repository", "login"]),
+        ({"repository": "ssh://git:secret@git.example/site.git"}, ["unattended_repository", "login"]),
         ({"collection": "gpufleet.hosts"}, ["unattended_collection", "no fixed version", "gpufleet.hosts:0.1.0"]),
         ({"collection": "gpufleet.hosts:>=0.1.0"}, ["unattended_collection"]),
         ({"collection": "git+https://git.example/hosts.git,main"}, ["unattended_collection", "no fixed version"]),
+        *(
+            ({"collection": f"git+https://git.example/hosts.git,{pin}"}, ["unattended_collection", "a version"])
+            for pin in ("release-1.x", "release-1.2", "develop/foo", "release/1.2.3", "1.2.x", "v1", "0123abc")
+        ),
         ({"collection": "git+https://secret@git.example/hosts.git,v1"}, ["unattended_collection", "login"]),
+        ({"packages": ["ansible", "x@https://u:secret@git.example/x.whl"]}, ["unattended_packages", "login"]),
+        ({"packages": ["https://secret@mirror.example/x-1.0.tar.gz"]}, ["unattended_packages", "login"]),
+        ({"packages": ["https://mirror.example/x-1.0.tar.gz?secret"]}, ["unattended_packages", "login"]),
+        ({"attempts": 21}, ["unattended_attempts is 21", "20 or less"]),
         ({"interval": 1}, ["unattended_interval is 1", "5 or more"]),
         ({"interval": "daily"}, ["unattended_interval", "daily"]),
         ({"environment": {"GIT_TOKEN": "secret"}}, ["unattended_environment.GIT_TOKEN", "pull.env"]),
         ({"environment": {"https_proxy": "http://u:secret@proxy"}}, ["unattended_environment.https_proxy"]),
+        ({"environment": {"PIP_PROXY": "u:secret@proxy:3128"}}, ["unattended_environment.PIP_PROXY", "pull.env"]),
+        (
+            {"environment": {"PIP_EXTRA_INDEX_URL": "https://a/simple https://tok:secret@b/simple"}},
+            ["unattended_environment.PIP_EXTRA_INDEX_URL", "pull.env"],
+        ),
+        ({"environment": {"PIP_INDEX_URL": "https://secret@a/simple"}}, ["unattended_environment.PIP_INDEX_URL"]),
+        *(
+            ({"environment": {name: "x"}}, [f"unattended_environment.{name}", "pull.env"])
+            for name in ("AWS_SECRET_ACCESS_KEY", "DBPASSWORD", "mysql_passwd", "API_KEYS", "SSL_KEY_FILE", "PASS")
+        ),
         ({"environment": {"A": "1\nB=2"}}, ["'A'"]),
         ({"playbook": "site.txt"}, ["unattended_playbook", "site.yml"]),
         ({"intervall": 60}, ["unattended_intervall", "unattended_interval?"]),
@@ -104,6 +130,7 @@ def test_the_settings_reach_the_host():
     assert "OnBootSec=" in written[owned.PULL_TIMER]
     assert 'Environment="no_proxy=a b%%c"\n' in written[owned.PULL_UNIT]
     assert """Environment="quoted=it's \\\\ \\"x\\""\n""" in written[owned.PULL_UNIT]
+    assert "TimeoutStartSec=10800\n" in written[owned.PULL_UNIT]
     assert f"ExecStart=/usr/bin/python3 {owned.PULL_PROGRAM}" in written[owned.PULL_UNIT]
 
 
