@@ -111,5 +111,10 @@ def test_dnf_holds_only_with_its_plugin():
     assert image.can_hold(host)
     host["os"]["package_manager"] = "dnf"
     assert not image.can_hold(host)
+    # The locks of a removed plugin have no effect.
+    host["installed_packages"]["efa"] = "1.47.0-1 x86_64"
+    host["held_packages"] = ["efa"]
+    assert image.not_held(host, toolkit=False) == ["efa"]
     host["installed_packages"]["python3-dnf-plugin-versionlock"] = "4.3.0-1 noarch"
     assert image.can_hold(host)
+    assert image.not_held(host, toolkit=False) == []
