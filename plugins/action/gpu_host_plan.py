@@ -183,20 +183,24 @@ class ActionModule(ActionBase):
 
     def _adopt(self, host: dict[str, Any], values: dict[str, dict[str, Any]], options: dict[str, Any]) -> Adoption:
         """Return what may act on the prepared image of the host. Fail if the image cannot be adopted."""
-        engine = values.get("container_engine")
-        docker_options = _read("container_engine", engine).docker_options if engine is not None else {}
+        engine = engine_request.read(values.get("container_engine", {}))
+        on_nvme = "container_engine" in values and bool(self._default_docker_options())
         try:
             adopted = adoption_image.adopt(host, options["parts"], options["image"].strip())
         except adoption_image.NotAdoptable as error:
             raise Failure(str(error), errors=[str(error)]) from error
         problems = [
             adoption_image.boot_problem(host, options["cloud_init_timeout"]),
-            adoption_image.data_root_problem(host, docker_options) if adopted.parts else None,
+            adoption_image.data_root_problem(host, engine, on_nvme=on_nvme) if adopted.parts else None,
         ]
         errors = [problem for problem in problems if problem]
         if errors:
             raise Failure(" ".join(errors), errors=errors)
         return adopted
+
+    def _default_docker_options(self) -> dict[str, Any]:
+        """Return the options of dockerd that playbook dlami adds to the user's, in all plans of its run."""
+        return self._templar.template(self._task_vars.get("gpufleet_docker_options") or {})
 
     def _options(self) -> dict[str, Any]:
         checked = ArgumentSpecValidator(_SPEC).validate(dict(self._task.args))
@@ -219,9 +223,12 @@ class ActionModule(ActionBase):
             }
             errors = [*errors, *_unset(role, found[role])]
             try:
-                _read(role, found[role])
+                checked = _read(role, found[role])
             except VariableError as error:
                 errors = [*errors, str(error)]
+            else:
+                if role == "container_engine" and self._default_docker_options():
+                    found[role]["docker_options"] = {**self._default_docker_options(), **checked.docker_options}
         if errors:
             raise Failure(" ".join(errors), errors=errors)
         return found

@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import pack
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 
 DLAMI = "dlami"
 _ENGINE = "container_engine"
@@ -90,9 +91,14 @@ def boot_problem(host: Host, timeout: int) -> str | None:
     )
 
 
-def data_root_problem(host: Host, options: t.Mapping[str, t.Any]) -> str | None:
-    """Return why Docker's data directory cannot be on the local NVMe disks. `options`: those of dockerd."""
-    root = str(options.get("data-root") or "")
+def data_root_problem(host: Host, engine: Request, *, on_nvme: bool) -> str | None:
+    """Return why Docker's data directory cannot be on the local NVMe disks. `on_nvme`: dlami_docker_on_nvme."""
+    if on_nvme and engine.name != "docker":
+        return (
+            f"dlami_docker_on_nvme is true, but container_engine_name is {engine.name}. Remove dlami_docker_on_nvme, "
+            "or set container_engine_name=docker."
+        )
+    root = str(engine.docker_options.get("data-root") or "")
     if host["image"]["nvme"] or not f"{root}/".startswith(f"{machine_image.NVME}/"):
         return None
     return (

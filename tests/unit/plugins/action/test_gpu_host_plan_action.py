@@ -299,6 +299,8 @@ def test_controller_is_not_rebooted(host, transport):
 
 # --- the adoption of a prepared image -----------------------------------------------------------------------------
 
+NVME = {"gpufleet_docker_options": {"data-root": "/opt/dlami/nvme/docker"}}
+
 
 def dlami(**image) -> dict:
     """Describe a converged host with a Deep Learning AMI and local NVMe disks."""
@@ -306,6 +308,36 @@ def dlami(**image) -> dict:
     there["files"][owned.ADOPTION_REPORT] = file(None)
     there["image"] |= {"kind": "dlami", "evidence": ["/opt/dlami"], "nvme": "/opt/dlami/nvme", **image}
     return there
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"data-root": "/opt/dlami/nvme/docker"}),
+        ({"mtu": 9000}, {"data-root": "/opt/dlami/nvme/docker", "mtu": 9000}),
+        ('{"mtu": 9000}', {"data-root": "/opt/dlami/nvme/docker", "mtu": 9000}),
+        ({"data-root": "/data"}, {"data-root": "/data"}),
+    ],
+)
+@pytest.mark.parametrize("adopt", [True, False], ids=["first plan", "plan of the role"])
+def test_default_options_of_dockerd_are_merged_with_those_of_the_user(host, given, expected, adopt):
+    variables = {**NVME, "container_engine_docker_options": given}
+    result = host.run(dlami(), parts=[ENGINE], variables=variables, adopt=adopt)
+    assert result["plan"][ENGINE]["options"] == {**expected, "live-restore": True}
+
+
+def test_an_engine_without_the_default_options_is_refused(host):
+    result = host.run(dlami(), variables={**NVME, "container_engine_name": "podman"}, adopt=True)
+    assert result["msg"].startswith("dlami_docker_on_nvme is true, but container_engine_name is podman. Remove")
+    assert host.modules == [OBSERVE]
+    # The user did not select the engine.
+    assert "failed" not in host.run(dlami(), parts=[DRIVER], variables=NVME, adopt=True)
+
+
+def test_options_that_are_no_dictionary_are_refused_before_any_module_call(host):
+    result = host.run(variables={**NVME, "container_engine_docker_options": "mtu"}, adopt=True)
+    assert (host.calls, len(result["errors"])) == ([], 1)
+    assert result["msg"].startswith("container_engine_docker_options is mtu, but must be a dictionary.")
 
 
 def test_a_plan_after_the_changes_reports_what_was_held(host):
