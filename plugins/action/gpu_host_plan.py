@@ -20,7 +20,6 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image as adoption_image
-from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import report as adoption_report
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.image import Adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
@@ -29,6 +28,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import controller
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adoption as site_adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import variables as site_variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
@@ -54,8 +54,9 @@ _SPEC = {
     "adopt": {"type": "bool", "default": False},
     "image": {"type": "str", "default": ""},
     "cloud_init_timeout": {"type": "int", "default": 0},
-    "changes_before": {"type": "list", "elements": "dict", "default": []},
-    "held_before": {"type": "list", "elements": "str", "default": []},
+    # None: not given. An empty list: nothing was changed, or held.
+    "changes_before": {"type": "list", "elements": "dict"},
+    "held_before": {"type": "list", "elements": "str"},
 }
 # Paths belong to the host and are checked there.
 _OBSERVATION = {**observe_call.OPTIONS, "files": {**observe_call.OPTIONS["files"], "elements": "str"}}
@@ -107,6 +108,7 @@ class ActionModule(ActionBase):
         # What the modules reported besides their results.
         self._discovered: dict[str, Any] = {}
         self._notices: dict[str, list[Any]] = {"warnings": [], "deprecations": []}
+        self._planner = site_plan.plan
         try:
             return self._plan()
         except Failure as failure:
@@ -121,7 +123,7 @@ class ActionModule(ActionBase):
         adopted = None
         if options["adopt"]:
             adopted = self._adopt(host, values, options)
-            selected = adopted.parts
+            selected, self._planner = adopted.parts, site_adoption.plan
         parts = self._parts(host, values, selected)
         can_change = options["first_plan"] and not self._task.check_mode and host["uid"] == 0
         can_wait = host["package_state"]["busy"] and can_change
@@ -167,7 +169,15 @@ class ActionModule(ActionBase):
             "deprecations": self._notices["deprecations"],
         }
         if adopted is not None:
-            result["adoption"] = self._adoption(host, adopted, result, values, options)
+            result["adoption"] = site_adoption.result(
+                host,
+                adopted,
+                parts,
+                values,
+                requested_kind=options["image"].strip(),
+                changes_before=options["changes_before"],
+                held_before=options["held_before"],
+            )
         found = {**self._discovered, **(facts or {})}
         if found:
             result["ansible_facts"] = found
@@ -177,47 +187,24 @@ class ActionModule(ActionBase):
 
     def _adopt(self, host: dict[str, Any], values: dict[str, dict[str, Any]], options: dict[str, Any]) -> Adoption:
         """Return what may act on the prepared image of the host. Fail if the image cannot be adopted."""
-        engine = values.get("container_engine")
-        docker_options = _read("container_engine", engine).docker_options if engine is not None else {}
+        engine = engine_request.read(values.get("container_engine", {}))
+        on_nvme = "container_engine" in values and bool(self._default_docker_options())
         try:
             adopted = adoption_image.adopt(host, options["parts"], options["image"].strip())
         except adoption_image.NotAdoptable as error:
             raise Failure(str(error), errors=[str(error)]) from error
         problems = [
             adoption_image.boot_problem(host, options["cloud_init_timeout"]),
-            adoption_image.data_root_problem(host, docker_options) if adopted.parts else None,
+            adoption_image.data_root_problem(host, engine, on_nvme=on_nvme) if adopted.parts else None,
         ]
         errors = [problem for problem in problems if problem]
         if errors:
             raise Failure(" ".join(errors), errors=errors)
         return adopted
 
-    def _adoption(
-        self,
-        host: dict[str, Any],
-        adopted: Adoption,
-        result: dict[str, Any],
-        values: dict[str, dict[str, Any]],
-        options: dict[str, Any],
-    ) -> dict[str, Any]:
-        """Return the report of the adoption, and which packages the playbook still has to hold."""
-        toolkit = result["plan"].get("nvidia_container_toolkit") or {"transaction": {}}
-        request = toolkit_request.read(values.get("nvidia_container_toolkit") or {})
-        # A transaction of the role holds what it installs.
-        is_kept = toolkit.get("transaction", {}) is None and request.state == "present" and request.source != "none"
-        is_possible = adopted.parts and adoption_image.can_hold(host)
-        not_held = adoption_image.not_held(host, toolkit=is_kept and request.hold) if is_possible else []
-        known = options["changes_before"] or result["changes"]
-        plans = {part["part"]: adoption_report.Part(part["changes"], part["reasons"]) for part in known}
-        held = options["held_before"] or not_held
-        report = adoption_report.build(host, adopted, plans, held, options["image"].strip())
-        return {
-            "report": report,
-            "text": adoption_report.text(report),
-            "is_written": adoption_report.is_written(host, report),
-            "table": adoption_report.table(report),
-            "hold": not_held,
-        }
+    def _default_docker_options(self) -> dict[str, Any]:
+        """Return the options of dockerd that playbook dlami adds to the user's, in all plans of its run."""
+        return self._templar.template(self._task_vars.get("gpufleet_docker_options") or {})
 
     def _options(self) -> dict[str, Any]:
         checked = ArgumentSpecValidator(_SPEC).validate(dict(self._task.args))
@@ -240,9 +227,12 @@ class ActionModule(ActionBase):
             }
             errors = [*errors, *_unset(role, found[role])]
             try:
-                _read(role, found[role])
+                checked = _read(role, found[role])
             except VariableError as error:
                 errors = [*errors, str(error)]
+            else:
+                if role == "container_engine" and self._default_docker_options():
+                    found[role]["docker_options"] = {**self._default_docker_options(), **checked.docker_options}
         if errors:
             raise Failure(" ".join(errors), errors=errors)
         return found
@@ -332,7 +322,7 @@ class ActionModule(ActionBase):
             facts=facts,
             cdi_program=cdi_program.digest,
         )
-        return site_plan.plan(context, selected)
+        return self._planner(context, selected)
 
     def _gpu_facts(self, host: dict[str, Any]) -> dict[str, Any]:
         """Return the facts of the observation's program, or run the action plugin of nvidia_gpu_facts."""

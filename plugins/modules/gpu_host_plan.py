@@ -60,19 +60,19 @@ options:
     type: str
     default: ""
   cloud_init_timeout:
-    description: Seconds to wait until cloud-init has finished in this boot. With O(adopt=true), the task then fails.
+    description: Maximum seconds to wait for cloud-init. With O(adopt=true), the task fails if it is still running then.
     type: int
     default: 0
   changes_before:
     description: RV(changes) of the plan that this run has carried out, for the report of O(adopt=true).
     type: list
     elements: dict
-    default: []
   held_before:
-    description: C(hold) in RV(adoption) of the plan that this run has carried out.
+    description:
+      - C(hold) in RV(adoption) of the plan that this run has carried out. An empty list stands for a run that held
+        nothing.
     type: list
     elements: str
-    default: []
 attributes:
   check_mode:
     description: The task changes nothing.
@@ -185,6 +185,14 @@ adoption:
       elements: str
       returned: always
       sample: [datacenter-gpu-manager-4-core]
+    install:
+      description:
+        - The package without which dnf cannot hold packages, if a part of this run installs it. In check mode, the
+          simulation of the holds needs it.
+      type: list
+      elements: str
+      returned: always
+      sample: [python3-dnf-plugin-versionlock]
 errors:
   description: Why the parts cannot be carried out on the host.
   type: list

@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import pack
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 
 DLAMI = "dlami"
 _ENGINE = "container_engine"
@@ -34,7 +35,8 @@ _EXTRAS = {
     "dcgm": re.compile(r"datacenter-gpu-manager(?:-[a-z0-9-]+)?"),
     "efa": re.compile(r"(?:efa|libfabric\d*-aws|libnccl-ofi)(?:-[a-z0-9-]+)?|openmpi\d*-aws"),
 }
-_VERSIONLOCK = "python3-dnf-plugin-versionlock"
+# dnf holds packages only with this plugin.
+VERSIONLOCK = "python3-dnf-plugin-versionlock"
 
 
 class Adoption(t.NamedTuple):
@@ -43,8 +45,9 @@ class Adoption(t.NamedTuple):
     kind: str
     # The parts of the plan that may act.
     parts: list[str]
-    # Why all other parts are left alone.
+    # Why parts are left alone, and the parts that may act nevertheless.
     reason: str
+    exceptions: tuple[str, ...] = ()
 
 
 class NotAdoptable(Exception):
@@ -74,7 +77,7 @@ def adopt(host: Host, parts: t.Sequence[str], requested: str) -> Adoption:
     neuron = neuron_accelerators(host)
     if neuron and not host["nvidia"]["gpus"]:
         reason = f"this host has {neuron}, whose driver and tools belong to the image"
-        return Adoption(kind, [part for part in parts if part == _ENGINE], reason)
+        return Adoption(kind, [part for part in parts if part == _ENGINE], reason, (_ENGINE,))
     return Adoption(kind, list(parts), "")
 
 
@@ -88,9 +91,14 @@ def boot_problem(host: Host, timeout: int) -> str | None:
     )
 
 
-def data_root_problem(host: Host, options: t.Mapping[str, t.Any]) -> str | None:
-    """Return why Docker's data directory cannot be on the local NVMe disks. `options`: those of dockerd."""
-    root = str(options.get("data-root") or "")
+def data_root_problem(host: Host, engine: Request, *, on_nvme: bool) -> str | None:
+    """Return why Docker's data directory cannot be on the local NVMe disks. `on_nvme`: dlami_docker_on_nvme."""
+    if on_nvme and engine.name != "docker":
+        return (
+            f"dlami_docker_on_nvme is true, but container_engine_name is {engine.name}. Remove dlami_docker_on_nvme, "
+            "or set container_engine_name=docker."
+        )
+    root = str(engine.docker_options.get("data-root") or "")
     if host["image"]["nvme"] or not f"{root}/".startswith(f"{machine_image.NVME}/"):
         return None
     return (
@@ -116,7 +124,8 @@ def not_held(host: Host, *, toolkit: bool) -> list[str]:
 
     `toolkit`: whether this includes NVIDIA's container toolkit. Its role holds only what it installed itself.
     """
-    held = set(host["held_packages"])
+    # Without the plugin, existing locks have no effect, either.
+    held = set(host["held_packages"]) if can_hold(host) else set()
     names = {name for part in _EXTRAS for name in extra_packages(host, part)}
     if toolkit:
         names.update(toolkit_packages.found_on(host))
@@ -124,5 +133,10 @@ def not_held(host: Host, *, toolkit: bool) -> list[str]:
 
 
 def can_hold(host: Host) -> bool:
-    """Return whether packages can be held. dnf needs its plugin, and the playbook installs nothing for a hold."""
-    return host["os"]["package_manager"] != "dnf" or _VERSIONLOCK in host["installed_packages"]
+    """Return whether packages can be held. dnf needs its plugin."""
+    return host["os"]["package_manager"] != "dnf" or VERSIONLOCK in host["installed_packages"]
+
+
+def with_versionlock(host: Host) -> Host:
+    """Return the host as it will be when dnf's plugin is installed."""
+    return t.cast("Host", {**host, "installed_packages": {**host["installed_packages"], VERSIONLOCK: "0 noarch"}})

@@ -29,6 +29,7 @@ _HEADINGS = ("PART", "STATE", "VERSION", "REASON")
 _WIDTH = 100
 _ENGINES = ("docker", "podman", "containerd")
 _TOOLKIT = "nvidia-container-toolkit"
+_ROLE_OF_TOOLKIT = "nvidia_container_toolkit"
 # What the report names apart from the part that configures it: this part, and the pattern of the changes.
 _DETAILS = {
     "docker_options": ("container_engine", re.compile(re.escape(owned.DAEMON_JSON))),
@@ -36,6 +37,8 @@ _DETAILS = {
     "nvidia_runtime": ("nvidia_container_toolkit", re.compile(re.escape(owned.DAEMON_JSON))),
     "cdi_specification": ("nvidia_container_toolkit", re.compile(r"\bcdi\b|^reload systemd$", re.IGNORECASE)),
 }
+_NOT_SELECTED = "not selected by the tags"
+_NOT_HELD = f"not held: dnf has no {adoption_image.VERSIONLOCK}"
 # Changes that keep the version of what is installed.
 _HOLD = re.compile(rf"hold |write {re.escape(owned.DRIVER_UNATTENDED_UPGRADES)}$")
 
@@ -57,17 +60,27 @@ class Part(t.NamedTuple):
 
 
 def build(
-    host: Host, adoption: Adoption, plans: t.Mapping[str, Part], held: t.Sequence[str], requested_kind: str = ""
+    host: Host,
+    adoption: Adoption,
+    plans: t.Mapping[str, Part],
+    held: t.Sequence[str],
+    *,
+    not_held: t.Sequence[str] = (),
+    requested_kind: str = "",
 ) -> dict[str, t.Any]:
     """Return the report.
 
     `plans`: the plan of each part that may act, before the run has changed anything. `held`: packages that no role
-    manages, and that this run holds. `host`: the observation after the changes.
+    manages, and that this run holds. `not_held`: those that it cannot hold. `host`: the observation after the changes.
     """
     image = host["image"]
     instance_type = image["instance_type"]
     previous = _previous(host)
-    entries = [*_entries(host, adoption, plans, held), *_details(host, adoption, plans), *_extras(host, held)]
+    entries = [
+        *_entries(host, adoption, plans, held, not_held),
+        *_details(host, adoption, plans),
+        *_extras(host, held, not_held),
+    ]
     return {
         "schema": SCHEMA,
         "image": {
@@ -111,18 +124,45 @@ def _previous(host: Host) -> dict[str, Entry]:
     """Return the entries of the last report on the host. Another program may have damaged the file."""
     try:
         known = json.loads(host["files"][owned.ADOPTION_REPORT]["content"] or "")
-        return {entry["part"]: entry for entry in known["parts"] if {*entry} == {*Entry.__annotations__}}
+        return {entry["part"]: entry for entry in known["parts"] if _is_entry(entry)}
     except (ValueError, KeyError, TypeError):
         return {}
 
 
+def _is_entry(entry: t.Mapping[str, t.Any]) -> bool:
+    texts = {name: value for name, value in entry.items() if (name, value) != ("version", None)}
+    return {*entry} == {*Entry.__annotations__} and all(isinstance(value, str) for value in texts.values())
+
+
 def _settled(entry: Entry, previous: Entry | None) -> Entry:
-    """Keep what an earlier run completed, as long as the version is the same and nothing changes now."""
-    is_kept = previous is not None and entry["state"] == ADOPTED and previous["state"] != LEFT_ALONE
-    return previous if previous is not None and is_kept and previous["version"] == entry["version"] else entry
+    """Keep what an earlier run completed, as long as the version is the same and nothing changes now.
+
+    Keep also what an earlier run reported about a part that the tags do not select now.
+    """
+    if previous is None:
+        return entry
+    if entry["reason"] == _NOT_SELECTED:
+        return previous
+    if entry["state"] != ADOPTED or previous["state"] == LEFT_ALONE or previous["version"] != entry["version"]:
+        return entry
+    # dnf's plugin may have been installed or removed since.
+    if _is_not_held(previous["reason"]) != _is_not_held(entry["reason"]):
+        return Entry(part=entry["part"], state=previous["state"], version=entry["version"], reason=entry["reason"])
+    return previous
 
 
-def _entries(host: Host, adoption: Adoption, plans: t.Mapping[str, Part], held: t.Sequence[str]) -> list[Entry]:
+def _is_not_held(reason: str) -> bool:
+    """Return whether a reason, also one of the driver's plan, says that packages are not held."""
+    return "not held" in reason
+
+
+def _entries(
+    host: Host,
+    adoption: Adoption,
+    plans: t.Mapping[str, Part],
+    held: t.Sequence[str],
+    not_held: t.Sequence[str],
+) -> list[Entry]:
     driver = host["driver"]
     # With apt, the daemon is part of a package of the driver, whose name contains the branch.
     has_daemon = (host["services"].get(persistence.UNIT) or {}).get("load_state") == "loaded"
@@ -136,9 +176,18 @@ def _entries(host: Host, adoption: Adoption, plans: t.Mapping[str, Part], held: 
         "container_proof": None,
     }
     toolkit = sorted(set(toolkit_packages.UNIT) & set(held))
-    return [
-        _entry(name, version, adoption, _own_changes(name, plans.get(name), toolkit)) for name, version in found.items()
-    ]
+    entries = {
+        name: _entry(name, version, _why_not(adoption, name), _own_changes(name, plans.get(name), toolkit))
+        for name, version in found.items()
+    }
+    if set(toolkit_packages.UNIT) & set(not_held):
+        entries[_ROLE_OF_TOOLKIT]["reason"] += f"; {_NOT_HELD}"
+    return [*entries.values()]
+
+
+def _why_not(adoption: Adoption, part: str) -> str:
+    """Return why a part without a plan is left alone."""
+    return _NOT_SELECTED if part in adoption.exceptions else adoption.reason or _NOT_SELECTED
 
 
 def _own_changes(name: str, plan: Part | None, toolkit: t.Sequence[str]) -> Part | None:
@@ -147,17 +196,18 @@ def _own_changes(name: str, plan: Part | None, toolkit: t.Sequence[str]) -> Part
         return None
     patterns = [pattern for part, pattern in _DETAILS.values() if part == name]
     changes = [change for change in plan.changes if not any(pattern.search(change) for pattern in patterns)]
-    holds = [f"hold {', '.join(toolkit)}"] if toolkit and name == "nvidia_container_toolkit" else []
+    holds = [f"hold {', '.join(toolkit)}"] if toolkit and name == _ROLE_OF_TOOLKIT else []
     return Part([*changes, *holds], plan.reasons)
 
 
-def _entry(name: str, version: str | None, adoption: Adoption, plan: Part | None) -> Entry:
+def _entry(name: str, version: str | None, why_not: str, plan: Part | None) -> Entry:
     if plan is None:
-        return Entry(part=name, state=LEFT_ALONE, version=version, reason=adoption.reason or "not selected by the tags")
+        return Entry(part=name, state=LEFT_ALONE, version=version, reason=why_not)
     holds = [change for change in plan.changes if _HOLD.match(change)]
     others = [change for change in plan.changes if change not in holds]
     if others:
-        return Entry(part=name, state=COMPLETED, version=version, reason="; ".join([*others, *holds]))
+        notes = [reason for reason in plan.reasons if _is_not_held(reason)]
+        return Entry(part=name, state=COMPLETED, version=version, reason="; ".join([*others, *holds, *notes]))
     if version is None and not holds and name != "container_proof":
         return Entry(part=name, state=LEFT_ALONE, version=None, reason="; ".join(plan.reasons) or "not installed")
     kept = "; ".join(plan.reasons) or "satisfies the request"
@@ -180,14 +230,14 @@ def _details(host: Host, adoption: Adoption, plans: t.Mapping[str, Part]) -> lis
         plan = plans.get(part)
         if plan is not None:
             plan = Part([change for change in plan.changes if pattern.search(change)], ["configured"] if place else [])
-        entry = _entry(name, place, adoption, plan)
+        entry = _entry(name, place, _why_not(adoption, part), plan)
         if entry["state"] == LEFT_ALONE and plan is not None:
             entry["reason"] = "not configured"
         entries.append(entry)
     return entries
 
 
-def _extras(host: Host, held: t.Sequence[str]) -> list[Entry]:
+def _extras(host: Host, held: t.Sequence[str], not_held: t.Sequence[str]) -> list[Entry]:
     """Return the entries of what no role manages: CUDA toolkits, DCGM, EFA."""
     image = host["image"]
     versions = {
@@ -195,10 +245,10 @@ def _extras(host: Host, held: t.Sequence[str]) -> list[Entry]:
         "dcgm": _lowest(adoption_image.extra_packages(host, "dcgm")),
         "efa": image["efa"] or _lowest(adoption_image.extra_packages(host, "efa")),
     }
-    return [_extra(host, name, version, held) for name, version in versions.items()]
+    return [_extra(host, name, version, held, not_held) for name, version in versions.items()]
 
 
-def _extra(host: Host, name: str, version: str | None, held: t.Sequence[str]) -> Entry:
+def _extra(host: Host, name: str, version: str | None, held: t.Sequence[str], not_held: t.Sequence[str]) -> Entry:
     if version is None:
         return Entry(part=name, state=LEFT_ALONE, version=None, reason="not installed")
     packages = adoption_image.extra_packages(host, name)
@@ -209,8 +259,8 @@ def _extra(host: Host, name: str, version: str | None, held: t.Sequence[str]) ->
     new = sorted(set(packages) & set(held))
     if new:
         reason += f"; hold {', '.join(new)}"
-    elif packages and not adoption_image.can_hold(host):
-        reason += "; not held: dnf has no python3-dnf-plugin-versionlock"
+    elif set(packages) & set(not_held):
+        reason += f"; {_NOT_HELD}"
     return Entry(part=name, state=ADOPTED, version=version, reason=reason)
 
 

@@ -14,6 +14,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.hosts.plugins.action import gpu_host_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_program, host_python
@@ -24,6 +25,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import (
     VERSION,
     bare,
     converged,
+    file,
     offered,
     prediction,
     running,
@@ -293,6 +295,60 @@ def test_controller_is_not_rebooted(host, transport):
         there, parts=[DRIVER], transport=transport, variables={"nvidia_driver_reboot_policy": "when_required"}
     )
     assert result["plan"][DRIVER]["reboot"]["go"] == (transport == "ssh")
+
+
+# --- the adoption of a prepared image -----------------------------------------------------------------------------
+
+NVME = {"gpufleet_docker_options": {"data-root": "/opt/dlami/nvme/docker"}}
+
+
+def dlami(**image) -> dict:
+    """Describe a converged host with a Deep Learning AMI and local NVMe disks."""
+    there = converged()
+    there["files"][owned.ADOPTION_REPORT] = file(None)
+    there["image"] |= {"kind": "dlami", "evidence": ["/opt/dlami"], "nvme": "/opt/dlami/nvme", **image}
+    return there
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"data-root": "/opt/dlami/nvme/docker"}),
+        ({"mtu": 9000}, {"data-root": "/opt/dlami/nvme/docker", "mtu": 9000}),
+        ('{"mtu": 9000}', {"data-root": "/opt/dlami/nvme/docker", "mtu": 9000}),
+        ({"data-root": "/data"}, {"data-root": "/data"}),
+    ],
+)
+@pytest.mark.parametrize("adopt", [True, False], ids=["first plan", "plan of the role"])
+def test_default_options_of_dockerd_are_merged_with_those_of_the_user(host, given, expected, adopt):
+    variables = {**NVME, "container_engine_docker_options": given}
+    result = host.run(dlami(), parts=[ENGINE], variables=variables, adopt=adopt)
+    assert result["plan"][ENGINE]["options"] == {**expected, "live-restore": True}
+
+
+def test_an_engine_without_the_default_options_is_refused(host):
+    result = host.run(dlami(), variables={**NVME, "container_engine_name": "podman"}, adopt=True)
+    assert result["msg"].startswith("dlami_docker_on_nvme is true, but container_engine_name is podman. Remove")
+    assert host.modules == [OBSERVE]
+    # The user did not select the engine.
+    assert "failed" not in host.run(dlami(), parts=[DRIVER], variables=NVME, adopt=True)
+
+
+def test_options_that_are_no_dictionary_are_refused_before_any_module_call(host):
+    result = host.run(variables={**NVME, "container_engine_docker_options": "mtu"}, adopt=True)
+    assert (host.calls, len(result["errors"])) == ([], 1)
+    assert result["msg"].startswith("container_engine_docker_options is mtu, but must be a dictionary.")
+
+
+def test_a_plan_after_the_changes_reports_what_was_held(host):
+    there = dlami(efa="1.47.0")
+    there["installed_packages"] = {**there["installed_packages"], "efa": "1.47.0-1 amd64"}
+    first = host.run(there, adopt=True)
+    assert (first["adoption"]["hold"], first["adoption"]["install"]) == (["efa"], [])
+    for held, is_named in ((["efa"], True), ([], False)):
+        result = host.run(there, adopt=True, first_plan=False, changes_before=first["changes"], held_before=held)
+        entry = result["adoption"]["report"]["parts"][-1]
+        assert (entry["part"], "hold efa" in entry["reason"]) == ("efa", is_named)
 
 
 # --- the options of the observation -------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import PARTS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import bare
 
@@ -74,9 +75,19 @@ def test_a_host_that_still_boots_is_refused_after_the_time_limit():
     ],
 )
 def test_docker_does_not_fill_the_root_disk_in_place_of_a_missing_disk(nvme, options, is_refused):
-    problem = image.data_root_problem(prepared("dlami", nvme=nvme), options)
+    engine = engine_request.read({"docker_options": options})
+    problem = image.data_root_problem(prepared("dlami", nvme=nvme), engine, on_nvme=False)
     assert bool(problem) is is_refused
     assert not problem or options["data-root"] in problem
+
+
+@pytest.mark.parametrize(("name", "is_refused"), [("docker", False), ("podman", True), ("none", True)])
+def test_only_docker_has_a_data_directory_on_the_local_disks(name, is_refused):
+    host = prepared("dlami", nvme="/opt/dlami/nvme")
+    problem = image.data_root_problem(host, engine_request.read({"name": name}), on_nvme=True) or ""
+    text = f"dlami_docker_on_nvme is true, but container_engine_name is {name}. Remove"
+    assert problem.startswith(text) is is_refused
+    assert image.data_root_problem(host, engine_request.read({"name": name}), on_nvme=False) is None
 
 
 EXTRAS = [
@@ -111,5 +122,10 @@ def test_dnf_holds_only_with_its_plugin():
     assert image.can_hold(host)
     host["os"]["package_manager"] = "dnf"
     assert not image.can_hold(host)
+    # The locks of a removed plugin have no effect.
+    host["installed_packages"]["efa"] = "1.47.0-1 x86_64"
+    host["held_packages"] = ["efa"]
+    assert image.not_held(host, toolkit=False) == ["efa"]
     host["installed_packages"]["python3-dnf-plugin-versionlock"] = "4.3.0-1 noarch"
     assert image.can_hold(host)
+    assert image.not_held(host, toolkit=False) == []

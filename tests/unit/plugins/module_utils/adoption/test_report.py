@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image, report
@@ -55,6 +57,12 @@ def test_what_satisfies_the_request_is_adopted_with_its_version_and_the_reason()
     }
     assert found["nvidia_driver"]["reason"] == "satisfies nvidia_driver_source"
     assert (result["instance"]["model"], result["instance"]["count"]) == ("H100", 8)
+
+
+def test_a_completed_part_names_what_is_not_held():
+    plans = {**UNCHANGED, "nvidia_driver": Part(["load nvidia_uvm"], ["kept", "the driver's packages are not held"])}
+    entry = parts(report.build(host(), ALL, plans, []))["nvidia_driver"]
+    assert (entry["state"], entry["reason"]) == ("completed", "load nvidia_uvm; the driver's packages are not held")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +134,65 @@ def test_another_version_ends_a_completion():
     assert (entry["state"], entry["version"]) == ("adopted", "600-1")
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"parts": [{"part": "efa"}]}', '{"parts": 1}'])
+def selecting(*names):
+    """Return the adoption and the plans of a run with tags."""
+    return image.Adoption("dlami", list(names), ""), {name: UNCHANGED[name] for name in names}
+
+
+def test_a_run_with_tags_changes_no_entry_of_the_other_parts():
+    there = host(efa="1.47.0")
+    plans = {
+        **UNCHANGED,
+        "nvidia_persistenced": Part(["start nvidia-persistenced.service"], []),
+        "container_engine": Part(["change live-restore in /etc/docker/daemon.json"], []),
+    }
+    first = report.build(there, ALL, plans, ["efa"])
+    assert {"completed", "adopted", "left_alone"} == {part["state"] for part in first["parts"]}
+    again = written(there, first)
+    for names in (["container_engine"], ["nvidia_driver", "verify"], []):
+        assert report.build(again, *selecting(*names), []) == first
+    assert report.build(again, ALL, UNCHANGED, []) == first
+
+
+def test_a_first_run_with_tags_reports_the_other_parts_as_not_selected():
+    there = host()
+    found = parts(report.build(there, *selecting("container_engine"), []))
+    assert found["container_engine"]["state"] == "adopted"
+    entry = found["nvidia_driver"]
+    assert (entry["state"], entry["version"]) == ("left_alone", there["driver"]["loaded"])
+    assert entry["reason"] == found["nvidia_runtime"]["reason"] == "not selected by the tags"
+    # The next run knows more.
+    again = written(there, report.build(there, *selecting("container_engine"), []))
+    assert parts(report.build(again, ALL, UNCHANGED, []))["nvidia_driver"]["state"] == "adopted"
+
+
+def test_with_neuron_accelerators_only_the_engine_can_be_not_selected():
+    adoption = image.Adoption("dlami", [], "the driver belongs to the image", ("container_engine",))
+    found = parts(report.build(host(), adoption, {}, []))
+    assert found["nvidia_driver"]["reason"] == "the driver belongs to the image"
+    assert found["container_engine"]["reason"] == found["docker_options"]["reason"] == "not selected by the tags"
+
+
+def test_packages_that_cannot_be_held_are_named_until_they_are_held():
+    there = host(efa="1.47.0")
+    names = ["efa", "nvidia-container-toolkit"]
+    there["installed_packages"] = {**there["installed_packages"], **dict.fromkeys(names, "1.47.0-1 x86_64")}
+    first = report.build(there, ALL, UNCHANGED, [], not_held=names)
+    reasons = {name: entry["reason"] for name, entry in parts(first).items()}
+    text = "not held: dnf has no python3-dnf-plugin-versionlock"
+    assert sorted(name for name, reason in reasons.items() if text in reason) == ["efa", "nvidia_container_toolkit"]
+    again = written(there, first)
+    assert report.build(again, ALL, UNCHANGED, [], not_held=names) == first
+    second = report.build(again, ALL, UNCHANGED, names)
+    assert parts(second)["efa"]["reason"].endswith("; hold efa")
+    assert parts(second)["nvidia_container_toolkit"]["reason"].endswith("; hold nvidia-container-toolkit")
+    assert report.build(written(there, second), ALL, UNCHANGED, []) == second
+
+
+WRONG_VERSION = json.dumps({"parts": [{"part": "nvidia_driver", "state": "adopted", "version": 1, "reason": ""}]})
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"parts": [{"part": "efa"}]}', '{"parts": 1}', WRONG_VERSION])
 def test_a_damaged_report_is_replaced(content):
     there = host()
     there["files"][owned.ADOPTION_REPORT] = file(content)
