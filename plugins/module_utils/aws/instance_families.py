@@ -18,6 +18,8 @@ import re
 import types
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
+
 X86_64 = "x86_64"
 ARM64 = "arm64"
 
@@ -106,6 +108,26 @@ FAMILIES = {
     "dl2q": Family("qualcomm", "Qualcomm AI100", 16000, {"24xlarge": 8}),
     "f2": Family("xilinx", "Virtex UltraScale+ (VU47P)", 81920, {"6xlarge": 1, "12xlarge": 2, "48xlarge": 8}),
     "vt1": Family("xilinx", "U30", 24576, {"3xlarge": 1, "6xlarge": 2, "24xlarge": 8}),
+}
+
+GENERATIONS = {
+    "K80": generations.KEPLER,
+    "M60": generations.MAXWELL,
+    "V100": generations.VOLTA,
+    "T4": generations.TURING,
+    "T4g": generations.TURING,
+    "A100": generations.AMPERE,
+    "A10G": generations.AMPERE,
+    "L4": generations.ADA,
+    "L40S": generations.ADA,
+    "H100": generations.HOPPER,
+    "H200": generations.HOPPER_H200,
+    "B200": generations.BLACKWELL,
+    "GB200": generations.BLACKWELL,
+    "RTX PRO 4500": generations.BLACKWELL,
+    "RTX PRO Server 6000": generations.BLACKWELL,
+    "B300": generations.BLACKWELL_ULTRA,
+    "GB300": generations.BLACKWELL_ULTRA,
 }
 
 _INSTANCE_TYPE = re.compile(r"(?P<family>[a-z][a-z0-9-]*)\.(?P<size>[a-z0-9-]+)")

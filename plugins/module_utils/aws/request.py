@@ -12,7 +12,11 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.aws.instance_families import describe
+from ansible_collections.gpufleet.hosts.plugins.module_utils.aws.instance_families import (
+    GENERATIONS,
+    Accelerator,
+    describe,
+)
 
 # The tag with which the playbooks recognize their own instances, and the tag with the name of the image.
 OWNER_TAG = "gpufleet:created-by"
@@ -22,7 +26,10 @@ IMAGE_TAG = "gpufleet:image"
 _DEFAULT_IMAGE = {"nvidia": "base-oss-nvidia-driver-gpu-ubuntu-24.04", "neuron": "base/ubuntu-24.04"}
 _USERS = {"ubuntu": "ubuntu", "amazon-linux": "ec2-user"}
 
-_REGION = (r"[a-z]{2}(-[a-z]+)+-[0-9]+", "us-east-1")
+# The image has Python 3.12, too, which Ansible prefers. Package python3-requests is for Python 3.9.
+_PYTHON = {"amazon-linux-2023": "/usr/bin/python3.9"}
+
+_REGION = (r"[a-z]{2,}(-[a-z]+)+-[0-9]+", "us-east-1")
 _PATTERNS = {
     "aws_instance_key_name": (r"\S(.{0,253}\S)?", "the name of a key pair"),
     "aws_instance_image": (r"[a-z0-9.-]+(/[a-z0-9.-]+)?", "base-oss-nvidia-driver-gpu-ubuntu-24.04"),
@@ -49,6 +56,8 @@ class Request(t.TypedDict):
     parameter: str
     image_id: str
     user: str
+    # The interpreter on the instance, or empty if Ansible finds it.
+    python: str
     key_name: str
     subnet_id: str
     security_groups: list[str]
@@ -84,8 +93,8 @@ def read(variables: dict[str, t.Any]) -> Request:
         name: _text(variables, name, pattern, required=name == "aws_instance_key_name")
         for name, pattern in _PATTERNS.items()
     }
-    instance_type, vendor, architecture = _type(variables, has_image_id=bool(texts["aws_instance_image_id"]))
     image = texts["aws_instance_image"]
+    instance_type, vendor, architecture = _type(variables, image, texts["aws_instance_image_id"])
     if image and texts["aws_instance_image_id"]:
         raise RequestError("aws_instance_image and aws_instance_image_id are both set. Remove one of them.")
     if not image and not texts["aws_instance_image_id"]:
@@ -99,6 +108,7 @@ def read(variables: dict[str, t.Any]) -> Request:
         parameter=_parameter(vendor, architecture, image) if image else "",
         image_id=texts["aws_instance_image_id"],
         user=texts["aws_instance_user"] or _user(image),
+        python=next((path for system, path in _PYTHON.items() if system in image), ""),
         key_name=texts["aws_instance_key_name"],
         subnet_id=texts["aws_instance_subnet_id"],
         security_groups=_security_groups(variables.get("aws_instance_security_groups")),
@@ -120,7 +130,7 @@ def _text(variables: dict[str, t.Any], name: str, pattern: tuple[str, str], *, r
     return str(value)
 
 
-def _type(variables: dict[str, t.Any], *, has_image_id: bool) -> tuple[str, str, str]:
+def _type(variables: dict[str, t.Any], image: str, image_id: str) -> tuple[str, str, str]:
     """Return the instance type, the vendor of its accelerators and the architecture of its CPUs."""
     name = "aws_instance_type"
     value = _text(variables, name, (r"[a-z][a-z0-9-]*\.[a-z0-9-]+", "g6.xlarge"), required=True)
@@ -132,17 +142,29 @@ def _type(variables: dict[str, t.Any], *, has_image_id: bool) -> tuple[str, str,
             f"{name} is {value}, whose accelerators ({found['model']}) this collection does not set up. Use a type "
             "with NVIDIA GPUs or Neuron devices, such as g6.xlarge or trn1.2xlarge."
         )
-    if found["vendor"] == "unknown" and not has_image_id:
+    if found["vendor"] == "unknown" and not image_id:
         raise RequestError(
             f"{name} is {value}, and this version of the collection does not know family {found['family']}. Set "
             "aws_instance_image_id and aws_instance_user, or update the collection."
         )
-    if found["vendor"] == "nvidia" and found["fraction"] != 1 and not has_image_id:
-        raise RequestError(
-            f"{name} is {value}, which has a part of a GPU. It needs NVIDIA's GRID driver, which no Deep Learning "
-            "AMI has. Set aws_instance_image_id to an image with this driver, or use a type such as g6.xlarge."
-        )
+    if found["vendor"] == "nvidia" and not image and not image_id:
+        _fail_unless_default_image_fits(value, found)
     return value, found["vendor"], found["architecture"] or ""
+
+
+def _fail_unless_default_image_fits(value: str, found: Accelerator) -> None:
+    generation = GENERATIONS[str(found["model"])]
+    if not generation.open_modules:
+        raise RequestError(
+            f"aws_instance_type is {value}. The default image {_DEFAULT_IMAGE['nvidia']} has NVIDIA's open kernel "
+            f"modules, which do not support {found['model']} GPUs ({generation.name}). Set aws_instance_image or "
+            "aws_instance_image_id to an image with the proprietary driver, or use a type such as g6.xlarge."
+        )
+    if found["fraction"] != 1:
+        raise RequestError(
+            f"aws_instance_type is {value}, which has a part of a GPU. The default image may not have the GRID driver "
+            f"that {found['family']} needs. Set aws_instance_image or aws_instance_image_id."
+        )
 
 
 def _parameter(vendor: str, architecture: str, image: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import instance_families, request
 
 GOOD = {
     "aws_instance_region": "us-east-1",
@@ -91,6 +91,41 @@ def test_a_new_family_is_possible_with_the_id_of_an_image():
     assert (found["vendor"], found["architecture"]) == ("unknown", "")
 
 
+@pytest.mark.parametrize("instance_type", ["p3.2xlarge", "g6f.large"])
+@pytest.mark.parametrize(
+    "image",
+    [
+        {"aws_instance_image": "base-ubuntu-22.04"},
+        {"aws_instance_image_id": "ami-12345678", "aws_instance_user": "ubuntu"},
+    ],
+)
+def test_a_type_that_the_default_image_does_not_support_is_possible_with_another_image(instance_type, image):
+    assert request.read({**GOOD, "aws_instance_type": instance_type, **image})["instance_type"] == instance_type
+
+
+@pytest.mark.parametrize("name", sorted(instance_families.FAMILIES))
+def test_each_family_with_nvidia_gpus_is_compared_with_the_default_image(name):
+    family = instance_families.FAMILIES[name]
+    assert (family.vendor == "nvidia") == (family.model in instance_families.GENERATIONS)
+
+
+@pytest.mark.parametrize("region", ["us-east-1", "us-gov-west-1", "cn-north-1", "eusc-de-east-1"])
+def test_regions_of_all_partitions(region):
+    assert request.read({**GOOD, "aws_instance_region": region})["region"] == region
+
+
+@pytest.mark.parametrize(
+    ("image", "python"),
+    [
+        ("", ""),
+        ("base-oss-nvidia-driver-gpu-amazon-linux-2023", "/usr/bin/python3.9"),
+        ("base-oss-nvidia-driver-gpu-amazon-linux-2", ""),
+    ],
+)
+def test_the_interpreter_is_known_for_amazon_linux_2023(image, python):
+    assert request.read({**GOOD, "aws_instance_image": image})["python"] == python
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -103,7 +138,10 @@ def test_a_new_family_is_possible_with_the_id_of_an_image():
         ({"aws_instance_type": "g6"}, "aws_instance_type is 'g6', which is not valid"),
         ({"aws_instance_type": "m7i.large"}, "aws_instance_type is m7i.large, which has no accelerators"),
         ({"aws_instance_type": "g4ad.xlarge"}, "g4ad.xlarge, whose accelerators (Radeon Pro V520)"),
-        ({"aws_instance_type": "g6f.large"}, "g6f.large, which has a part of a GPU. It needs NVIDIA's GRID driver"),
+        ({"aws_instance_type": "g6f.large"}, "may not have the GRID driver that g6f needs. Set aws_instance_image or"),
+        ({"aws_instance_type": "p2.xlarge"}, "which do not support K80 GPUs (Kepler or older). Set aws_instance_image"),
+        ({"aws_instance_type": "p3.2xlarge"}, "which do not support V100 GPUs (Volta). Set aws_instance_image"),
+        ({"aws_instance_type": "g3s.xlarge"}, "which do not support M60 GPUs (Maxwell). Set aws_instance_image"),
         ({"aws_instance_type": "p9.48xlarge"}, "does not know family p9. Set aws_instance_image_id"),
         ({"aws_instance_key_name": ""}, "aws_instance_key_name is not set"),
         ({"aws_instance_image": "a b"}, "aws_instance_image is 'a b', which is not valid"),
