@@ -16,6 +16,7 @@ import boto3
 from moto.backends import get_backend
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
+from moto.ec2.models.instances import StateReason
 from moto.ssm.models import Parameter
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +32,8 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing
 REGIONS = ("us-east-1", "eu-west-1")
 UBUNTU_DLAMI = "Deep Learning Base AMI with Single CUDA (Ubuntu 24.04) 20260717"
 NEURON_DLAMI = "Deep Learning Base Neuron AMI (Ubuntu 24.04) 20261019"
+# Ansible's become fails, whoever runs the tests.
+NO_BECOME = {"ANSIBLE_BECOME_ALLOW_SAME_USER": "true", "ANSIBLE_BECOME_EXE": "/bin/false"}
 PLAIN = "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-20261101"
 
 
@@ -72,6 +75,35 @@ class Api:
                 record.architecture, record.root_device_name = architecture, "/dev/sda1"
                 self.images[region, name] = image
             self.client(region).create_key_pair(KeyName="me")
+
+    def deregister_image(self, region: str, name: str) -> None:
+        self.client(region).deregister_image(ImageId=self.images[region, name])
+        # moto returns an empty list for these IDs. EC2 answers InvalidAMIID.NotFound.
+        get_backend("ec2")[DEFAULT_ACCOUNT_ID][region].deleted_amis.clear()
+
+    def deprecate_image(self, region: str, name: str) -> None:
+        """Return the image only to calls with its ID, as EC2 does. moto has no deprecated images."""
+        backend, hidden = get_backend("ec2")[DEFAULT_ACCOUNT_ID][region], self.images[region, name]
+        every = backend.describe_images
+
+        def describe_images(ami_ids: list[str] | None = None, **arguments: t.Any) -> list[t.Any]:
+            return [image for image in every(ami_ids, **arguments) if image.id != hidden or ami_ids]
+
+        backend.describe_images = describe_images
+
+    def fail_launches(self, region: str, reason: str) -> None:
+        """Terminate each new instance, as EC2 does if it cannot decrypt a volume. moto has no such instances."""
+        backend = get_backend("ec2")[DEFAULT_ACCOUNT_ID][region]
+        run = backend.run_instances
+
+        def run_instances(*arguments: t.Any, **options: t.Any) -> t.Any:
+            reservation = run(*arguments, **options)
+            for instance in reservation.instances:
+                instance.terminate()
+                instance.state_reason = StateReason(reason, "Client.InternalError")
+            return reservation
+
+        backend.run_instances = run_instances
 
     def put_public_parameter(self, region: str, name: str, value: str) -> None:
         """Add a parameter of AWS. No account can create one through the API."""

@@ -14,6 +14,7 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.tests.aws.local_api import (
     NEURON_DLAMI,
+    NO_BECOME,
     PLAIN,
     REGIONS,
     ROOT,
@@ -151,9 +152,11 @@ def test_images_are_told_apart_after_their_names_are_tagged(api: Api, tmp_path: 
     plain = api.run_instance("eu-west-1", "p5.48xlarge", PLAIN)
     mine = api.run_instance("eu-west-1", "p5.48xlarge", PLAIN, **{"gpufleet:image": "Deep Learning of our own"})
     gone = api.run_instance("us-east-1", "p5.48xlarge", NEURON_DLAMI)
-    api.client("us-east-1").deregister_image(ImageId=api.images["us-east-1", NEURON_DLAMI])
+    api.deregister_image("us-east-1", NEURON_DLAMI)
+    deprecated = api.run_instance("us-east-1", "p5.48xlarge", PLAIN)
+    api.deprecate_image("us-east-1", PLAIN)
     before, _output = _list(api.url, inventory)
-    assert set(before["image_unknown"]["hosts"]) == {dlami, neuron, plain, gone}
+    assert set(before["image_unknown"]["hosts"]) == {dlami, neuron, plain, gone, deprecated}
 
     def tag(*arguments: str) -> str:
         result = ansible(
@@ -167,17 +170,60 @@ def test_images_are_told_apart_after_their_names_are_tagged(api: Api, tmp_path: 
         assert result.rc == 0, result.text
         return result.text
 
-    assert tag("--check").count("changed=1") == 3
+    assert tag("--check").count("changed=1") == 4
     assert _list(api.url, inventory)[0]["image_unknown"] == before["image_unknown"]
     text = tag()
-    assert text.count("changed=1") == 3
+    assert text.count("changed=1") == 4
     assert f"of {gone} no longer exists" in text
     assert tag().count("changed=1") == 0
 
     after, _output = _list(api.url, inventory)
     assert set(after["dlami_hosts"]["hosts"]) == {dlami, neuron, mine}
-    assert after["plain_image_hosts"]["hosts"] == [plain]
+    assert set(after["plain_image_hosts"]["hosts"]) == {plain, deprecated}
     assert after["image_unknown"]["hosts"] == [gone]
+
+
+def test_settings_for_the_instances_do_not_apply_to_the_controller(api: Api, tmp_path: Path) -> None:
+    inventory = _copy(tmp_path, *REGIONS)
+    host = api.run_instance("us-east-1", "p5.48xlarge", UBUNTU_DLAMI)
+    variables = tmp_path / "group_vars" / "aws_ec2.yml"
+    variables.parent.mkdir()
+    variables.write_text("ansible_become: true\nansible_connection: ssh\nansible_user: nobody\n")
+
+    result = ansible(
+        "ansible-playbook",
+        "-i",
+        str(inventory),
+        "gpufleet.hosts.aws_tag_images",
+        **with_credentials(api.url),
+        **NO_BECOME,
+    )
+
+    assert result.rc == 0, result.text
+    assert _list(api.url, inventory)[0]["dlami_hosts"]["hosts"] == [host]
+
+
+def test_the_variables_of_the_image_win_over_those_of_all_instances(api: Api, tmp_path: Path) -> None:
+    inventory = _copy(tmp_path, "us-east-1")
+    names = {
+        UBUNTU_DLAMI: "ubuntu",
+        PLAIN: "ubuntu",
+        "Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2023) 20260917": "ec2-user",
+        "al2023-ami-2023.12.20260928.0-kernel-6.12-x86_64": "ec2-user",
+        "debian-13-amd64-20261020-2272": "all",
+    }
+    users = {
+        api.run_instance("us-east-1", "p5.48xlarge", UBUNTU_DLAMI, **{"gpufleet:image": name}): user
+        for name, user in names.items()
+    }
+    users[api.run_instance("us-east-1", "trn1.2xlarge", UBUNTU_DLAMI)] = "all"
+    (tmp_path / "group_vars").mkdir()
+    for group, user in (("aws_ec2", "all"), ("image_ubuntu", "ubuntu"), ("image_amazon_linux_2023", "ec2-user")):
+        (tmp_path / "group_vars" / f"{group}.yml").write_text(f"ansible_user: {user}\n")
+
+    hostvars = _list(api.url, inventory)[0]["_meta"]["hostvars"]
+
+    assert {host: values["ansible_user"] for host, values in hostvars.items()} == users
 
 
 @pytest.mark.parametrize(

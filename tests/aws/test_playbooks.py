@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import typing as t
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.gpufleet.hosts.tests.aws.local_api import (
     NEURON_DLAMI,
+    NO_BECOME,
     UBUNTU_DLAMI,
     Api,
     Result,
@@ -19,7 +21,8 @@ from ansible_collections.gpufleet.hosts.tests.aws.local_api import (
 )
 
 REGION = "us-east-1"
-GPU_PARAMETER = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
+GPU_IMAGE = "base-oss-nvidia-driver-gpu-ubuntu-24.04"
+GPU_PARAMETER = f"/aws/service/deeplearning/ami/x86_64/{GPU_IMAGE}/latest/ami-id"
 NEURON_PARAMETER = "/aws/service/neuron/dlami/base/ubuntu-24.04/latest/image_id"
 VARIABLES = {
     "aws_instance_region": REGION,
@@ -95,7 +98,7 @@ def test_create_twice_and_terminate_twice(aws: Api) -> None:
 def test_a_neuron_instance_gets_the_image_for_neuron(aws: Api) -> None:
     created = _play("aws_create", "-v", environment=with_credentials(aws.url), aws_instance_type="trn1.2xlarge")
     assert created.rc == 0, created.text
-    assert "groups: - aws_instances - neuron_hosts - neuron_trainium" in created.text
+    assert "groups: - gpufleet_aws_instance - neuron_hosts - neuron_trainium" in created.text
     assert [item["ImageId"] for item in _alive(aws)] == [aws.images[REGION, NEURON_DLAMI]]
 
 
@@ -120,7 +123,7 @@ def test_a_name_with_another_type_is_refused(aws: Api) -> None:
         ),
         (
             {"aws_instance_image_id": "ami-01234567", "aws_instance_user": "ubuntu"},
-            "Image ami-01234567 does not exist in us-east-1",
+            "Image ami-01234567 does not exist in us-east-1, or is not shared with this account.",
         ),
         (
             {"aws_instance_type": "g5g.xlarge", "aws_instance_image_id": "UBUNTU", "aws_instance_user": "ubuntu"},
@@ -138,6 +141,43 @@ def test_an_image_that_does_not_fit_creates_nothing(aws: Api, changed: dict[str,
     assert refused.rc != 0
     assert message in refused.text
     assert aws.instances(REGION) == []
+
+
+def test_a_deprecated_image_is_used(aws: Api) -> None:
+    aws.deprecate_image(REGION, UBUNTU_DLAMI)
+    created = _play("aws_create", environment=with_credentials(aws.url))
+    assert created.rc == 0, created.text
+    assert [item["ImageId"] for item in _alive(aws)] == [aws.images[REGION, UBUNTU_DLAMI]]
+
+
+def test_an_instance_that_terminates_during_its_launch_is_named_with_the_reason(aws: Api) -> None:
+    aws.fail_launches(REGION, "Client.InternalError: Client error on launch")
+
+    failed = _play("aws_create", environment=with_credentials(aws.url))
+
+    assert failed.rc != 0
+    (instance,) = aws.instances(REGION)
+    assert f"Instance {instance['InstanceId']} (gpu-test) in us-east-1 is terminated instead of running." in failed.text
+    assert "EC2 states: Client.InternalError: Client error on launch. Correct the cause" in failed.text
+    assert "gpufleet.hosts.aws_terminate -e aws_instance_region=us-east-1 -e aws_instance_name=gpu-test" in failed.text
+
+
+def test_the_interpreter_of_amazon_linux_2023(aws: Api) -> None:
+    image = "base-oss-nvidia-driver-gpu-amazon-linux-2023"
+    aws.put_public_parameter(REGION, GPU_PARAMETER.replace(GPU_IMAGE, image), aws.images[REGION, UBUNTU_DLAMI])
+    environment = with_credentials(aws.url)
+    with_python = _play("aws_create", "-v", environment=environment, aws_instance_image=image)
+    assert (with_python.rc, "ansible_python_interpreter: /usr/bin/python3.9" in with_python.text) == (0, True)
+    without = _play("aws_create", "-v", environment=environment, aws_instance_name="ubuntu")
+    assert (without.rc, "ansible_python_interpreter" in without.text) == (0, False), without.text
+
+
+def test_settings_for_all_hosts_do_not_apply_to_the_controller(aws: Api, tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text("all: {hosts: {localhost: {}}, vars: {ansible_become: true}}\n")
+    for playbook in ("aws_create", "aws_terminate"):
+        done = _play(playbook, "-i", str(inventory), environment={**with_credentials(aws.url), **NO_BECOME})
+        assert (done.rc, "changed=1" in done.text) == (0, True), done.text
 
 
 @pytest.mark.parametrize("playbook", ["aws_create", "aws_terminate", "aws_container"])

@@ -1,0 +1,127 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Playbook aws_container against a local API: on which hosts it acts, and when it terminates the instance.
+
+The instance is this machine. Module gpu_container, Docker, and the playbooks dlami and verify are replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.tests.aws.local_api import (
+    ROOT,
+    UBUNTU_DLAMI,
+    Api,
+    Result,
+    ansible,
+    with_credentials,
+)
+
+REGION = "us-east-1"
+PARAMETER = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
+COMMAND = "gpufleet.hosts.aws_terminate -e aws_instance_region=us-east-1 -e aws_instance_name=gpu-test"
+VARIABLES = {
+    "aws_instance_region": REGION,
+    "aws_instance_name": "gpu-test",
+    "aws_instance_type": "g6.xlarge",
+    "aws_instance_key_name": "me",
+    "aws_container_image": "registry.example/cuda",
+    "ansible_connection": "local",
+    "ansible_become": "false",
+    "ansible_python_interpreter": sys.executable,
+}
+# A host and a group of the user, whose names begin as a group of earlier versions did.
+INVENTORY = """\
+all:
+  children:
+    aws_instances: {hosts: {other: {}}}
+    aws_instances_of_mine: {hosts: {aws_instances_2: {}}}
+"""
+PLAY = """\
+- hosts: "{{ gpufleet_target | gpufleet.hosts._site_target(groups, ansible_play_hosts_all) }}"
+  gather_facts: false
+  tasks:
+    - ansible.builtin.debug:
+"""
+MODULE = """\
+from ansible.module_utils.basic import AnsibleModule
+
+options = {name: {"type": "raw"} for name in ("name", "image", "command", "engine", "gpus")}
+AnsibleModule(argument_spec=options).exit_json(changed=True)
+"""
+
+Run = t.Callable[..., Result]
+
+
+@pytest.fixture
+def run(api: Api, tmp_path: Path) -> Run:
+    """Run aws_container. `gpus`: the number of GPUs in the container."""
+    api.put_public_parameter(REGION, PARAMETER, api.images[REGION, UBUNTU_DLAMI])
+    collection = tmp_path / "ansible_collections" / "gpufleet" / "hosts"
+    modules, playbooks = collection / "plugins" / "modules", collection / "playbooks"
+    for directory in (modules, playbooks):
+        directory.mkdir(parents=True)
+    for name in ("meta", "galaxy.yml", "plugins/filter", "plugins/module_utils"):
+        (collection / name).symlink_to(ROOT / name)
+    for source in (ROOT / "playbooks").glob("aws_*.yml"):
+        shutil.copy(source, playbooks)
+    for name in ("dlami", "verify"):
+        (playbooks / f"{name}.yml").write_text(PLAY)
+    (modules / "gpu_container.py").write_text(MODULE)
+    (tmp_path / "inventory.yml").write_text(INVENTORY)
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+
+    def start(gpus: int = 1, **more: str) -> Result:
+        docker.write_text(f"#!/bin/sh\nseq -f 'GPU %.0f: NVIDIA L4' {gpus}\n")
+        docker.chmod(0o755)
+        variables = [word for name, value in {**VARIABLES, **more}.items() for word in ("-e", f"{name}={value}")]
+        return ansible(
+            "ansible-playbook",
+            "-i",
+            str(tmp_path / "inventory.yml"),
+            "gpufleet.hosts.aws_container",
+            *variables,
+            **with_credentials(api.url),
+            ANSIBLE_COLLECTIONS_PATH=str(tmp_path),
+            PATH=f"{docker.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        )
+
+    return start
+
+
+def _states(api: Api) -> list[str]:
+    return [instance["State"]["Name"] for instance in api.instances(REGION)]
+
+
+def test_an_instance_of_this_run_is_terminated_and_no_other_host_is_used(run: Run, api: Api) -> None:
+    done = run()
+    assert done.rc == 0, done.text
+    assert _states(api) == ["terminated"]
+    recap = done.text.partition("PLAY RECAP")[2]
+    assert ("localhost" in recap, "other" in recap, "aws_instances" in recap) == (True, False, False)
+
+
+def test_an_instance_of_an_earlier_run_is_kept(run: Run, api: Api) -> None:
+    kept = run(aws_container_keep="true")
+    assert (kept.rc, _states(api)) == (0, ["running"]), kept.text
+    assert "in us-east-1 is kept because of aws_container_keep. It costs money until you terminate it:" in kept.text
+    assert kept.text.count(COMMAND) == 2
+
+    again = run()
+    assert (again.rc, _states(api)) == (0, ["running"]), again.text
+    assert "(gpu-test) in us-east-1 was there before this run: kept. It costs money" in again.text
+
+
+def test_an_instance_with_a_failed_task_is_kept(run: Run, api: Api) -> None:
+    failed = run(gpus=0)
+    assert (failed.rc, _states(api)) == (2, ["running"]), failed.text
+    assert "The container sees 0 GPUs, but g6.xlarge has 1." in failed.text
