@@ -158,7 +158,7 @@ def _missing_packages(host: Host, packages: t.Mapping[str, list[str]], driver_br
         # The package of the daemon has the driver's branch in its name.
         branches = _branches(driver_brings) or _branches(host["packages"])
         wanted = [f"nvidia-compute-utils-{branch}" for branch in branches]
-        if not branches and is_installed(host, _NVIDIA_LIBRARY):
+        if not branches and is_installed(host, _NVIDIA_LIBRARY) and not _has_unit_file(host):
             wanted = ["nvidia-persistenced"]
     return [name for name in wanted if not is_installed(host, name)]
 

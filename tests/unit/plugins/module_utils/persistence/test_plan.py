@@ -175,6 +175,11 @@ def test_ubuntu_package_matches_branch() -> None:
     assert plan(seen, PACKAGES).packages == ["nvidia-compute-utils-535-server"]
 
 
+def test_ubuntu_needs_no_package_if_another_one_has_the_unit() -> None:
+    packages = {"libnvidia-compute": {"version": "595.71.05-0ubuntu1"}}
+    assert plan(host(RUNNING, UBUNTUS, os=UBUNTU_24, packages=packages), PACKAGES).packages == []
+
+
 def test_unneeded_drop_in_is_removed() -> None:
     seen = host(RUNNING, DEBIANS)
     seen["files"][DROP_IN_FILE] = {"content": "[Service]\n"}
