@@ -139,7 +139,8 @@ def _check_environment(environment: t.Mapping[str, t.Any]) -> None:
     for name, value in environment.items():
         if not _NAME.fullmatch(str(name)) or not isinstance(value, (str, int)) or "\n" in str(value):
             raise VariableError(
-                f"{ROLE}_environment has the entry {name!r}, which is no variable with a text of one line. "
+                f"{ROLE}_environment has the invalid entry {name!r}. A name consists of letters, digits and _, and a "
+                "value is a text or a number on one line. "
                 "Use the form {https_proxy: 'http://proxy.example:3128'}."
             )
         if _has_login(str(value)) or _SECRET.search(str(name)):
