@@ -23,16 +23,15 @@ _BRANCHES = ("main", "master", "trunk", "develop", "devel", "head", "HEAD", "sta
 # A commit, or a tag with a version. A name such as release-1.2 usually is a branch, but hosts-1.2.3 is a tag.
 _GIT = re.compile(
     r"git\+[^\s,]+,(?:[0-9a-f]{40}"
-    r"|(?:v?\d+(?:\.\d+)+|[A-Za-z][\w-]*[-_]v?\d+(?:\.\d+){2,})(?:[-+.]?[A-Za-z]+[-.]?\d+)?)"
+    r"|(?:[vV]?\d+(?:\.\d+)+|[A-Za-z][\w-]*[-_][vV]?\d+(?:\.\d+){2,})(?:[-+.]?[A-Za-z]+[-.]?\d+)?"
+    r"(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?)"  # build metadata, see semver.org
 )
 _RELEASE = re.compile(r"[a-z_]\w*\.[a-z_]\w*:(==)?\d+\.\d+\.\d+\S*")
 _ARCHIVE = re.compile(r"(?:https?://|file://|/)\S+-\d+\.\d+\.\d+\S*\.tar\.gz")
 _NAME = re.compile(r"[A-Za-z_]\w*")
-# Whole words between underscores: PIP_KEYRING_PROVIDER is no secret.
-_SECRET = re.compile(
-    r"(?:^|_)(?:[a-z0-9]*(?:password|passwd|passphrase|secret|token)|pass|key|apikey|credential)s?(?:_|$)",
-    re.IGNORECASE,
-)
+_SECRET = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)
+# Words in the names of variables that contain no secret, for example PIP_KEYRING_PROVIDER.
+_HARMLESS = re.compile(r"(?:^|(?<=_))(?:KEYRING|TOKENIZERS?|HOST_KEY_CHECKING|KEYBOARD)(?=_|$)", re.IGNORECASE)
 # With this number of attempts, the waits between them take 75 minutes. The service ends a run after 3 hours.
 _MOST_ATTEMPTS = 20
 
@@ -61,7 +60,7 @@ class Request:
 
     platform: str = variable("", choices=("", *PLATFORMS))
     repository: str = variable("", form=_URL, sample="https://git.example/site.git")
-    revision: str = variable("", form=r"[\w./-]+", sample="v1.4.0 (a tag) or a commit of 40 digits")
+    revision: str = variable("", form=r"[\w./+-]+", sample="v1.4.0 (a tag) or a commit of 40 digits")
     playbook: str = variable("site.yml", form=r"[\w./-]+\.ya?ml", sample="site.yml (a path in the repository)")
     inventory: str = variable("", form=r"[\w./-]+", sample="inventory/hosts.yml (a path in the repository)")
     collection: str = variable(
@@ -143,8 +142,16 @@ def _check_environment(environment: t.Mapping[str, t.Any]) -> None:
                 "value is a text or a number on one line. "
                 "Use the form {https_proxy: 'http://proxy.example:3128'}."
             )
-        if _has_login(str(value)) or _SECRET.search(str(name)):
+        login = _has_login(str(value))
+        if login or _is_secret(str(name), str(value)):
+            problem = "contains a login" if login else "has a name that looks like a secret"
             raise VariableError(
-                f"{ROLE}_environment.{name} contains a secret, and every user of the instance can read its user data. "
+                f"{ROLE}_environment.{name} {problem}, and every user of the instance can read its user data. "
                 "Write it to /etc/gpufleet/pull.env in the image instead."
             )
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Return whether a name looks like that of a secret. The path of a file with a secret is none."""
+    is_path = name.upper().endswith("_FILE") and value.startswith("/")
+    return not is_path and bool(_SECRET.search(_HARMLESS.sub("", name)))

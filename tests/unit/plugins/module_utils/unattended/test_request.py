@@ -37,10 +37,17 @@ GOOD = {
         {"collection": "git+https://git.example/hosts.git," + "3c0f1a2b" * 5},
         {"collection": "git+https://git.example/hosts.git,hosts-1.2.3"},
         {"collection": "git+ssh://git@git.example/hosts.git,1.2.0-rc.1"},
+        *(
+            {"collection": f"git+https://git.example/hosts.git,{tag}"}
+            for tag in ("0.1.0+1", "v0.1.0-beta1+build.5", "V0.1.0", "hosts-V1.2.3", "v0.1.0+build")
+        ),
+        {"revision": "v0.1.0+1"},
         {"collection": "gpufleet.hosts:==0.1.0"},
         {"collection": "https://mirror.example/gpufleet-hosts-0.1.0.tar.gz"},
         {"environment": {"https_proxy": "http://proxy.example:3128"}},
         {"environment": {"PIP_KEYRING_PROVIDER": "subprocess", "TOKENIZERS_PARALLELISM": "false"}},
+        {"environment": {"ANSIBLE_HOST_KEY_CHECKING": "false", "keyboard": "us", "TOKENIZER_CACHE": "/x"}},
+        {"environment": {"SSL_KEY_FILE": "/etc/ssl/host.key", "AWS_SHARED_CREDENTIALS_FILE": "/etc/aws"}},
         {"environment": {"GIT_AUTHOR_EMAIL": "host@git.example", "SITE": "ssh://git@git.example/site.git"}},
         {"packages": ["ansible@git+https://git.example:8443/ansible.git@v12.3.0", "nvidia-ml-py==13.590.44"]},
         {"attempts": 20},
@@ -78,7 +85,10 @@ def test_pinned_sources_without_logins_are_accepted(values):
         ({"interval": 1}, ["unattended_interval is 1", "5 or more"]),
         ({"interval": "daily"}, ["unattended_interval", "daily"]),
         ({"environment": {"GIT_TOKEN": "secret"}}, ["unattended_environment.GIT_TOKEN", "pull.env"]),
-        ({"environment": {"https_proxy": "http://u:secret@proxy"}}, ["unattended_environment.https_proxy"]),
+        (
+            {"environment": {"https_proxy": "http://u:secret@proxy"}},
+            ["unattended_environment.https_proxy contains a login"],
+        ),
         ({"environment": {"PIP_PROXY": "u:secret@proxy:3128"}}, ["unattended_environment.PIP_PROXY", "pull.env"]),
         (
             {"environment": {"PIP_EXTRA_INDEX_URL": "https://a/simple https://tok:secret@b/simple"}},
@@ -86,8 +96,12 @@ def test_pinned_sources_without_logins_are_accepted(values):
         ),
         ({"environment": {"PIP_INDEX_URL": "https://secret@a/simple"}}, ["unattended_environment.PIP_INDEX_URL"]),
         *(
-            ({"environment": {name: "x"}}, [f"unattended_environment.{name}", "pull.env"])
-            for name in ("AWS_SECRET_ACCESS_KEY", "DBPASSWORD", "mysql_passwd", "API_KEYS", "SSL_KEY_FILE", "PASS")
+            ({"environment": {name: "x"}}, [f"unattended_environment.{name} has a name that looks like a", "pull.env"])
+            for name in (
+                *("AWS_SECRET_ACCESS_KEY", "DBPASSWORD", "mysql_passwd", "API_KEYS", "SSL_KEY_FILE", "PASS"),
+                *("SSHPASS", "PGPASS", "DBPASS", "TOKEN1", "PASSWORD2", "API_KEY2", "SECRETKEY", "AWS_ACCESSKEY"),
+                *("SecretAccessKey", "sshKey", "KEYRING_TOKEN", "TOKENIZERSECRET", "KEY_FILE_1", "AWS_CREDENTIALS"),
+            )
         ),
         ({"environment": {"A": "1\nB=2"}}, ["'A'"]),
         ({"playbook": "site.txt"}, ["unattended_playbook", "site.yml"]),
