@@ -11,14 +11,18 @@ from __future__ import annotations
 import contextlib
 import datetime
 import fcntl
+import glob
+import http.client
 import json
 import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
+import traceback
 import urllib.request
 
 SETTINGS = "/etc/gpufleet/pull.json"
@@ -26,27 +30,23 @@ STATE = "/var/lib/gpufleet/pull"
 METADATA = "http://169.254.169.254/latest"
 # The first wait between two attempts, in seconds. Each further wait is twice as long, up to the longest.
 WAIT, LONGEST_WAIT = 10, 300
-# What git, pip and the package managers get at most, in seconds.
+# What git and pip get at most, in seconds. A package manager that is killed can leave packages half installed.
 LIMIT = 900
+PACKAGE_MANAGERS = ("apt-get", "dnf", "dpkg")
 # The unit ends a run after so many seconds.
 RUN_LIMIT = 3 * 3600
 # The locks for which dpkg and `apt-get update` do not wait.
 LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock")
 LOCK_LIMIT, LOCK_POLL = 600, 5
+# No program ends with this status.
+NO_FILE = 256
 # Our reference in the repository. It is set after a fetch, and fetches do not prune it.
 PIN = "refs/gpufleet/pin"
 # The types of the settings.
 SETTING_TYPES = {
-    "repository": str,
-    "revision": str,
-    "playbook": str,
-    "inventory": str,
-    "collection": str,
-    "packages": list,
-    "python": str,
-    "host_packages": list,
-    "interval": int,
-    "attempts": int,
+    **dict.fromkeys(("repository", "revision", "playbook", "inventory", "collection", "python"), str),
+    **dict.fromkeys(("packages", "host_packages"), list),
+    **dict.fromkeys(("interval", "attempts"), int),
     "ec2_tag": bool,
 }
 TYPE_NAMES = {str: "text in quotes", list: "a list of texts", int: "a number of 1 or more", bool: "true or false"}
@@ -115,8 +115,8 @@ class Pull:
                 time.sleep(wait)
                 attempt += 1
                 found = self._attempt()
-        except Failure as failure:  # SIGTERM during the wait
-            found = failure.outcome()
+        except Exception as error:  # an unexpected one, or SIGTERM during the wait
+            found = as_failure(error).outcome()
         return {**found, "attempts": attempt}
 
     def _attempt(self) -> dict:
@@ -131,9 +131,11 @@ class Pull:
         self._install()
         status, output = self._pull(commit)
         if status and "\nPLAY [" not in output and self._is_damaged():
-            shutil.rmtree(self.repository)
+            self._require_fetched(self._replace())
             commit = self._commit()
             status, output = self._pull(commit)
+        if status == NO_FILE:
+            raise Failure("invalid", output)
         recap = RECAP.findall(output)
         if status:
             # The message of a task can contain secrets, and everybody can read the outcome.
@@ -144,10 +146,15 @@ class Pull:
         return {"state": "changed" if changed else "unchanged", "changed": changed, "commit": commit, "reason": None}
 
     def _pull(self, commit: str) -> tuple[int, str]:
-        """Run the playbook of a commit. Return the status of ansible-pull and its output."""
-        # A killed git can leave a broken working tree.
-        shutil.rmtree(self.site, ignore_errors=True)
-        os.makedirs(self.site, 0o700)  # the repository can be private
+        """Run the playbook of a commit. Return the status of ansible-pull and its output, or NO_FILE and a message."""
+        # Ansible ignores an inventory that does not exist.
+        for name in ("playbook", "inventory"):
+            if self.settings[name] and not self._has(commit, os.path.normpath(self.settings[name])):
+                return NO_FILE, (
+                    f"commit {commit} of the repository has no file {self.settings[name]}. Correct unattended_{name}, "
+                    f"which is {name} in {SETTINGS}."
+                )
+        create_private(self.site)  # a killed git can leave a broken working tree
         inventory = f"{self.state}/inventory.yml"
         write(inventory, INVENTORY)
         argv = [f"{self.programs}/ansible-pull", "--url", f"file://{self.repository}", "--checkout", commit, "--full"]
@@ -155,6 +162,15 @@ class Pull:
         if self.settings["inventory"]:
             argv += ["--inventory", f"{self.site}/{self.settings['inventory']}"]
         return self._do([*argv, self.settings["playbook"]], to_journal=True)
+
+    def _has(self, commit: str, path: str) -> bool:
+        """Return whether a commit has a file or a directory."""
+        if self._git("cat-file", "-e", f"{commit}:{path}")[0] == 0:
+            return True
+        parts = path.split("/")
+        parents = ["/".join(parts[:count]) for count in range(1, len(parts))]
+        # git does not look into symbolic links (mode 120000) and submodules (160000).
+        return bool(parents and re.search(r"^1[26]0000 ", self._git("ls-tree", commit, *parents)[1], re.MULTILINE))
 
     def _require_programs(self) -> None:
         """Install what cloud-init could not install, for example because a mirror did not answer."""
@@ -183,12 +199,7 @@ class Pull:
         # A killed fetch can leave a commit without its files, so that the commit itself proves nothing.
         if is_commit and self._git("rev-parse", "--verify", "--quiet", PIN)[1].strip() == revision:
             return revision
-        status, output = self._fetch()
-        if status and self._is_damaged():
-            shutil.rmtree(self.repository, ignore_errors=True)
-            status, output = self._fetch()
-        if status:
-            raise Failure("unavailable", f"the repository {url} cannot be read: {first_error(output)}")
+        self._require_fetched(self._fetch())
         name = f"{revision if is_commit else f'refs/tags/{revision}'}^{{commit}}"
         status, output = self._git("rev-parse", "--verify", "--quiet", name)
         if status:
@@ -200,52 +211,74 @@ class Pull:
     def _git(self, *arguments: str) -> tuple[int, str]:
         return self._do(["git", f"--git-dir={self.repository}", *arguments])
 
+    def _require_fetched(self, result: tuple[int, str]) -> None:
+        if result[0]:
+            reason = f"the repository {self.settings['repository']} cannot be read: {first_error(result[1])}"
+            raise Failure("unavailable", reason)
+
     def _fetch(self) -> tuple[int, str]:
         """Fetch all branches and tags. Return the status and the output of git."""
         if self._git("rev-parse", "--git-dir")[0]:
+            return self._replace()
+        for path in glob.glob(f"{self.repository}/**/*.lock", recursive=True):
+            os.unlink(path)  # a killed git left it
+        status, output = self._fetch_into(self.repository)
+        return self._replace() if status and self._is_damaged() else (status, output)
+
+    def _replace(self) -> tuple[int, str]:
+        """Fetch into a new repository. It replaces the former one only after the fetch."""
+        new = f"{self.repository}.new"
+        create_private(new)
+        self._do(["git", f"--git-dir={new}", "init", "--quiet", "--bare"])
+        status, output = self._fetch_into(new)
+        if status == 0:
             shutil.rmtree(self.repository, ignore_errors=True)
-            os.makedirs(self.repository, 0o700, exist_ok=True)  # the repository can be private
-            self._git("init", "--quiet", "--bare")
-        for directory, _subdirectories, files in os.walk(self.repository):
-            for file in files:
-                if file.endswith(".lock"):  # a killed git left it
-                    os.unlink(f"{directory}/{file}")
+            os.rename(new, self.repository)
+        return status, output
+
+    def _fetch_into(self, repository: str) -> tuple[int, str]:
         references = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"]
-        return self._git("fetch", "--quiet", "--force", "--prune", self.settings["repository"], *references)
+        options = ["--quiet", "--force", "--prune"]
+        return self._do(["git", f"--git-dir={repository}", "fetch", *options, self.settings["repository"], *references])
 
     def _is_damaged(self) -> bool:
-        """Check all objects of the repository. A power failure can leave empty files."""
-        return self._git("fsck", "--no-progress")[0] != 0
+        """Return whether the repository cannot be cloned. A power failure can leave empty files.
+
+        git fsck also reports defects in old commits with which git works.
+        """
+        check = f"{self.state}/check"
+        create_private(check)
+        status, _output = self._do(["git", "clone", "--quiet", "--mirror", f"file://{self.repository}", check])
+        shutil.rmtree(check, ignore_errors=True)
+        return status != 0
 
     def _install(self) -> None:
         """Install Ansible and the collection, unless a former run has installed exactly these."""
         wanted = {name: self.settings[name] for name in ("python", "packages", "collection")}
         marker = f"{self.state}/installed.json"
         # An upgrade of the distribution can replace the Python for which the packages were installed.
-        if read_json(marker) == wanted and self._do([self.python, "-I", "-c", "import ansible"])[0] == 0:
+        if (
+            read_json(marker) == wanted
+            and any(map(read_json, glob.glob(f"{self.collections}/ansible_collections/*/*/MANIFEST.json")))
+            and self._do([f"{self.programs}/ansible", "--version"])[0] == 0
+        ):
             return
         with contextlib.suppress(FileNotFoundError):
             os.unlink(marker)  # first, because the run can be killed at any time
         for path in (f"{self.state}/venv", self.collections):
             shutil.rmtree(path, ignore_errors=True)
-        galaxy = [
-            f"{self.programs}/ansible-galaxy",
-            "collection",
-            "install",
-            "--no-deps",
-            "--collections-path",
-            self.collections,
-        ]
+        galaxy = [f"{self.programs}/ansible-galaxy", "collection", "install", "--no-deps", "--collections-path"]
         steps = [
             ("Python's environment", [self.settings["python"], "-m", "venv", f"{self.state}/venv"]),
             ("Ansible", [self.python, "-m", "pip", "install", "--quiet", *self.settings["packages"]]),
-            ("the collection", [*galaxy, self.settings["collection"]]),
+            ("the collection", [*galaxy, self.collections, self.settings["collection"]]),
         ]
         for name, argv in steps:
             status, output = self._do(argv)
             if status:
                 state = "invalid" if name == "the collection" and NO_SUCH_PIN.search(output) else "unavailable"
                 raise Failure(state, f"{name} could not be installed: {last_error(output)}")
+        os.sync()  # after a power failure, the marker must not outlive what it stands for
         write(marker, json.dumps(wanted))
 
     def _do(self, argv: list[str], *, to_journal: bool = False) -> tuple[int, str]:
@@ -256,12 +289,13 @@ class Pull:
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
             "stderr": subprocess.STDOUT,
-            "text": True,
+            "encoding": "utf-8",
             "errors": "replace",
         }
+        limit = None if argv[0] in PACKAGE_MANAGERS else LIMIT
         try:
             if not to_journal:
-                done = subprocess.run(argv, check=False, timeout=LIMIT, **options)
+                done = subprocess.run(argv, check=False, timeout=limit, **options)
                 return done.returncode, done.stdout
             lines = []
             with subprocess.Popen(argv, **options) as process:
@@ -275,7 +309,7 @@ class Pull:
                     raise
             return process.returncode, "".join(lines)
         except subprocess.TimeoutExpired:
-            return 124, f"{argv[0]} did not end within {LIMIT} seconds"
+            return 124, f"{argv[0]} did not end within {limit} seconds"
         except OSError as error:
             return 127, str(error)
 
@@ -289,12 +323,13 @@ def tag_instance(outcome: dict, metadata: str = METADATA) -> str | None:
         header = {"X-aws-ec2-metadata-token": token}
         document = json.loads(fetch(f"{metadata}/dynamic/instance-identity/document", "GET", header))
         instance, region = document["instanceId"], document["region"]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException) as error:
         return f"the instance metadata service cannot be read: {error}"
     argv = ["aws", "ec2", "create-tags", "--region", region, "--resources", instance]
     argv += ["--tags", f"Key=gpufleet:outcome,Value={outcome['state']} {outcome['time']}"]
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60)
+        options = {"stdin": subprocess.DEVNULL, "encoding": "utf-8", "errors": "replace", "timeout": 60}
+        done = subprocess.run(argv, check=False, capture_output=True, **options)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return None if done.returncode == 0 else last_line(done.stderr)
@@ -311,6 +346,15 @@ def last_line(output: str) -> str:
     """Return the last line of an output that is not empty, without a login in a URL."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return re.sub(r"//[^/@\s]+@", "//...@", lines[-1])[:300] if lines else "no output"
+
+
+def as_failure(error: Exception) -> Failure:
+    """Return the failure for any error, so that every run has an outcome."""
+    if isinstance(error, Failure):
+        return error
+    say("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+    text = f"unexpected {type(error).__name__}: {last_line(str(error))}"
+    return Failure("failed", f"{text}. journalctl --unit gpufleet-pull has the details.")
 
 
 def first_error(output: str) -> str:
@@ -392,12 +436,17 @@ def wait_for_locks() -> None:
 
 def is_locked(path: str) -> bool:
     """Return whether another process holds the lock of a package manager."""
-    with contextlib.suppress(OSError), open(path, "r+b") as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return True
+    # struct flock of a 64-bit Linux. Taking the lock would let the other one fail.
+    question = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        return struct.unpack("hhqqi4x", fcntl.fcntl(file, fcntl.F_GETLK, question))[0] != fcntl.F_UNLCK
     return False
+
+
+def create_private(path: str) -> None:
+    """Create an empty directory that only root can read, because the repository can be private."""
+    shutil.rmtree(path, ignore_errors=True)
+    os.makedirs(path, 0o700)
 
 
 def write(path: str, text: str) -> None:
@@ -410,8 +459,9 @@ def write(path: str, text: str) -> None:
 
 def say(text: str) -> None:
     """Print a message for the journal."""
-    sys.stdout.write(f"gpufleet-pull: {text}\n")
-    sys.stdout.flush()
+    with contextlib.suppress(OSError):  # journald can be restarted at any time
+        sys.stdout.write(f"gpufleet-pull: {text}\n")
+        sys.stdout.flush()
 
 
 def stop_on_sigterm() -> None:
@@ -430,6 +480,7 @@ def stop_on_sigterm() -> None:
 
 def main() -> int:
     """Run once, unless another run is in progress."""
+    sys.stdout.reconfigure(errors="backslashreplace")
     os.makedirs(STATE, exist_ok=True)
     # Everybody who can read the file could lock it.
     with open(f"{STATE}/lock", "w", encoding="utf-8", opener=lambda *how: os.open(*how, mode=0o600)) as lock:
@@ -443,8 +494,8 @@ def main() -> int:
             settings = read_settings(SETTINGS)
             stop_on_sigterm()
             outcome = Pull(settings).run()
-        except Failure as failure:
-            outcome = {**failure.outcome(), "attempts": 0}
+        except Exception as error:
+            outcome = {**as_failure(error).outcome(), "attempts": 0}
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the rest takes less than TimeoutStopSec
         now = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
         pause = datetime.timedelta(minutes=settings.get("interval", 0))
@@ -454,9 +505,12 @@ def main() -> int:
             "next": (now + pause).isoformat() if pause else None,
             **{name: settings.get(name) for name in ("repository", "revision", "playbook", "collection")},
         }
+        path = f"{STATE}/outcome.json"
         if settings.get("ec2_tag"):
+            # First, because the metadata service and aws can fail in any way.
+            write(path, json.dumps({**outcome, "tag": "not set yet"}, indent=2) + "\n")
             outcome["tag"] = tag_instance(outcome) or "set"
-        write(f"{STATE}/outcome.json", json.dumps(outcome, indent=2) + "\n")
+        write(path, json.dumps(outcome, indent=2) + "\n")
     say(f"{outcome['state']}: {outcome['reason'] or str(outcome['changed']) + ' changes'}")
     return 0 if outcome["state"] in ("changed", "unchanged") else 1
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import fcntl
+import http.client
 import http.server
 import json
 import os
@@ -54,7 +55,12 @@ class Host(pull.Pull):
         self.commands.append(argv)
         name = argv[2] if argv[0] == "git" else os.path.basename(argv[0])
         found = self.answers.get(name, [(0, "")])
-        return found.pop(0) if len(found) > 1 else found[0]
+        answer = found.pop(0) if len(found) > 1 else found[0]
+        if name == "ansible-galaxy" and answer[0] == 0:
+            manifest = pathlib.Path(self.collections, "ansible_collections/gpufleet/hosts/MANIFEST.json")
+            manifest.parent.mkdir(parents=True, exist_ok=True)
+            manifest.write_text('{"format": 1}')
+        return answer
 
     def count(self, program):
         return sum(os.path.basename(argv[0]) == program for argv in self.commands)
@@ -116,9 +122,26 @@ def test_an_installation_that_a_later_one_began_to_replace_is_repeated(tmp_path)
 
 def test_an_environment_whose_python_was_replaced_is_built_again(tmp_path):
     Host(tmp_path).run()
-    again = Host(tmp_path, {"python": [(1, "No module named 'ansible'"), (0, "")]})
+    again = Host(tmp_path, {"ansible": [(1, "No module named 'ansible'"), (0, "")]})
     assert again.run()["state"] == "changed"
     assert again.count("ansible-galaxy") == 1
+
+
+@pytest.mark.parametrize("remaining", [None, ""])
+def test_a_damaged_collection_is_installed_again(tmp_path, remaining):
+    Host(tmp_path).run()
+    manifest = tmp_path / "collections/ansible_collections/gpufleet/hosts/MANIFEST.json"
+    manifest.unlink() if remaining is None else manifest.write_text(remaining)
+    again = Host(tmp_path)
+    assert again.run()["state"] == "changed"
+    assert again.count("ansible-galaxy") == 1
+
+
+def test_the_installation_is_on_the_disk_before_its_marker(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(pull.os, "sync", lambda: seen.append((tmp_path / "installed.json").exists()))
+    Host(tmp_path).run()
+    assert seen == [False]
 
 
 def test_an_unreachable_repository_is_tried_again_with_longer_waits(tmp_path, waits):
@@ -153,6 +176,25 @@ def test_a_pin_that_does_not_exist_is_said_and_not_tried_again(tmp_path, waits, 
     outcome = Host(tmp_path, answers, **settings).run()
     assert (outcome["state"], outcome["attempts"], waits) == ("invalid", 1, [])
     assert text in outcome["reason"]
+
+
+@pytest.mark.parametrize("name", ["playbook", "inventory"])
+def test_a_missing_playbook_or_inventory_is_said_before_anything_runs(tmp_path, repository, name):
+    url, head = repository
+    host = Cloning(tmp_path, repository=url, **{name: "other/hosts.yml"})
+    outcome = host.run()
+    assert (outcome["state"], outcome["attempts"]) == ("invalid", 1)
+    assert outcome["reason"] == (
+        f"commit {head} of the repository has no file other/hosts.yml. Correct unattended_{name}, which is {name} in "
+        "/etc/gpufleet/pull.json."
+    )
+    assert host.count("ansible-pull") == 0
+
+
+@pytest.mark.parametrize("path", ["./site.yml", "envs/", "envs", "envs//hosts.yml", "linked/hosts.yml"])
+def test_an_inventory_can_be_a_directory_or_behind_a_symbolic_link(tmp_path, repository, path):
+    url, _head = repository
+    assert Cloning(tmp_path, repository=url, inventory=path).run()["state"] == "changed"
 
 
 FIRST, SECOND = "TASK [driver : First] ****\n", "TASK [driver : Second] ****\n"
@@ -220,16 +262,41 @@ def test_the_locks_of_other_package_managers_are_awaited(tmp_path, waits, monkey
     assert waits == ([pull.LOCK_POLL] * 3 * (pull.LOCK_LIMIT // pull.LOCK_POLL) if waited else [])
 
 
+def test_asking_for_a_lock_does_not_take_it(tmp_path, monkeypatch):
+    (tmp_path / "lock").touch()
+    for name in ("lockf", "flock"):
+        monkeypatch.setattr(pull.fcntl, name, lambda *_how: pytest.fail("the lock was taken"))
+    assert not pull.is_locked(str(tmp_path / "lock"))
+
+
+@pytest.mark.parametrize(
+    ("program", "limit"), [("git", pull.LIMIT), ("pip", pull.LIMIT), ("apt-get", None), ("dpkg", None), ("dnf", None)]
+)
+def test_a_package_manager_is_not_killed(tmp_path, monkeypatch, program, limit):
+    limits = []
+
+    def run(argv, *, timeout, **_more):
+        limits.append(timeout)
+        return subprocess.CompletedProcess(argv, 0, "")
+
+    monkeypatch.setattr(pull.subprocess, "run", run)
+    pull.Pull(SETTINGS, str(tmp_path))._do([program])
+    assert limits == [limit]
+
+
 @pytest.fixture
 def repository(tmp_path):
     """A git repository with one commit and tag v1."""
     work = tmp_path / "work"
     work.mkdir()
     (work / "site.yml").write_text("[]\n")
+    (work / "envs").mkdir()
+    (work / "envs/hosts.yml").write_text("all:\n")
+    (work / "linked").symlink_to("envs")
     identity = ["-c", "user.name=Test", "-c", "user.email=test@example.com"]
     for argv in (
         ["init", "--quiet", "--initial-branch=main"],
-        ["add", "site.yml"],
+        ["add", "."],
         [*identity, "commit", "--quiet", "--message=first"],
         [*identity, "tag", "--annotate", "--message=first", "v1"],
     ):
@@ -291,6 +358,37 @@ def test_a_damaged_repository_is_fetched_again(tmp_path, repository):
     damage(tmp_path / "repository.git")
     assert commit(tmp_path, url, "v1") == head
     assert git(tmp_path / "repository.git", "show", f"{head}:site.yml") == b"[]\n"
+
+
+def test_a_defect_in_an_old_commit_is_no_damage(tmp_path, repository):
+    url, head = repository
+    work = tmp_path / "work"
+    text = git(work, "cat-file", "commit", head).replace(b" +0000\n", b" +00000000000\n")
+    bad = git(work, "hash-object", "--literally", "-w", "-t", "commit", "--stdin", data=text).decode().strip()
+    git(work, "update-ref", "refs/heads/old", bad)
+    host = Cloning(tmp_path, repository=url)
+    assert host.run()["state"] == "changed"
+    assert subprocess.run(["git", "fsck"], cwd=tmp_path / "repository.git", capture_output=True, check=False).returncode
+    work.rename(tmp_path / "away")
+    assert host.run()["state"] == "unavailable"
+    assert git(tmp_path / "repository.git", "show", f"{head}:site.yml") == b"[]\n"
+
+
+@pytest.mark.parametrize("what", ["objects", "HEAD"])
+def test_a_damaged_repository_is_kept_until_a_new_one_is_fetched(tmp_path, repository, what):
+    url, head = repository
+    commit(tmp_path, url, "v1")
+    bare, work = tmp_path / "repository.git", tmp_path / "work"
+    damage(bare) if what == "objects" else (bare / "HEAD").write_text("")
+    work.rename(tmp_path / "away")
+    with pytest.raises(pull.Failure, match="cannot be read"):
+        commit(tmp_path, url, "v1")
+    assert any(path.is_file() for path in (bare / "objects").rglob("*"))
+    (tmp_path / "away").rename(work)
+    assert commit(tmp_path, url, "v1") == head
+    assert bare.stat().st_mode & 0o777 == 0o700
+    assert not (tmp_path / "repository.git.new").exists()
+    assert not (tmp_path / "check").exists()
 
 
 class Cloning(Host):
@@ -374,6 +472,65 @@ def test_the_outcome_is_a_file_that_everybody_can_read(host_files):
     assert (outcome["state"], outcome["collection"], outcome["revision"]) == ("changed", "gpufleet.hosts:0.1.0", "v1")
     assert outcome["next"] > outcome["time"]
     assert (host_files / "outcome.json").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("where", ["run", "wait"])
+def test_an_unexpected_error_is_an_outcome_without_a_login(host_files, monkeypatch, where):
+    def fail(*_arguments):
+        raise ValueError("bad URL https://u:hunter2@git.example")
+
+    class Broken(Host):
+        def _do(self, argv, *, to_journal=False):
+            return (1, "no route") if "fetch" in argv and where == "wait" else super()._do(argv)
+
+    monkeypatch.setattr(pull, "Pull", lambda settings: Broken(host_files, **settings))
+    monkeypatch.setattr(*((pull.time, "sleep") if where == "wait" else (Host, "_install")), fail)
+    assert pull.main() == 1
+    outcome = json.loads((host_files / "outcome.json").read_text())
+    assert (outcome["state"], outcome["attempts"]) == ("failed", 1)
+    assert outcome["reason"].startswith("unexpected ValueError: bad URL https://...@git.example. journalctl")
+
+
+def test_an_error_before_the_run_is_an_outcome(host_files, monkeypatch):
+    monkeypatch.setattr(pull, "Pull", lambda settings: settings["nothing"])
+    assert pull.main() == 1
+    outcome = json.loads((host_files / "outcome.json").read_text())
+    assert (outcome["state"], outcome["attempts"]) == ("failed", 0)
+    assert "unexpected KeyError" in outcome["reason"]
+
+
+def test_the_outcome_is_written_before_the_instance_gets_its_tag(host_files, monkeypatch):
+    def tag(_outcome):
+        assert json.loads((host_files / "outcome.json").read_text())["tag"] == "not set yet"
+
+    (host_files / "pull.json").write_text(json.dumps({**SETTINGS, "ec2_tag": True}))
+    monkeypatch.setattr(pull, "tag_instance", tag)
+    assert pull.main() == 0
+    assert json.loads((host_files / "outcome.json").read_text())["tag"] == "set"
+
+
+def test_a_locale_without_unicode_is_no_error(tmp_path):
+    (tmp_path / "pull.json").write_text(json.dumps({**SETTINGS, "collection": "\ud800", "packages": ["\u00e9"]}))
+    program = (
+        "import sys; from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import pull\n"
+        "pull.STATE, pull.SETTINGS = sys.argv[1], sys.argv[1] + '/pull.json'\n"
+        "class Host(pull.Pull):\n"
+        "    def run(self):\n"
+        "        status, output = self._do(['printf', r'\\303\\251'], to_journal=True)\n"
+        "        assert output == '\u00e9', output\n"
+        "        pull.say(self.settings['collection'])\n"
+        "        return {'state': 'unchanged', 'changed': 0, 'reason': None}\n"
+        "pull.Pull = Host; sys.exit(pull.main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "\\xe9" in done.stdout
 
 
 def test_only_one_run_at_a_time(host_files, capsys):
@@ -493,3 +650,15 @@ class Done:
 
 def test_a_host_without_the_metadata_service_says_so():
     assert "metadata" in str(pull.tag_instance({"state": "changed", "time": "T"}, "http://127.0.0.1:1"))
+
+
+@pytest.mark.parametrize("answer", [http.client.BadStatusLine("x"), "[]"])
+def test_a_wrong_answer_of_the_metadata_service_is_said(monkeypatch, answer):
+    def fetch(*_arguments):
+        if isinstance(answer, str):
+            return answer
+        raise answer
+
+    monkeypatch.setattr(pull, "fetch", fetch)
+    found = pull.tag_instance({"state": "changed", "time": "T"})
+    assert found.startswith("the instance metadata service cannot be read: ")
