@@ -137,16 +137,17 @@ def _is_entry(entry: t.Mapping[str, t.Any]) -> bool:
 def _settled(entry: Entry, previous: Entry | None) -> Entry:
     """Keep what an earlier run completed, as long as the version is the same and nothing changes now.
 
-    Keep also what an earlier run reported about a part that the tags do not select now.
+    Keep also what an earlier run reported about a part that the tags do not select now, at the same version.
     """
-    if previous is None:
+    if previous is None or previous["version"] != entry["version"]:
         return entry
     if entry["reason"] == _NOT_SELECTED:
         return previous
-    if entry["state"] != ADOPTED or previous["state"] == LEFT_ALONE or previous["version"] != entry["version"]:
+    if entry["state"] != ADOPTED or previous["state"] == LEFT_ALONE:
         return entry
-    # dnf's plugin may have been installed or removed since.
-    if _is_not_held(previous["reason"]) != _is_not_held(entry["reason"]):
+    # This run holds packages, or dnf's plugin was installed or removed since.
+    holds = any(_HOLD.match(part) for part in entry["reason"].split("; "))
+    if holds or _is_not_held(previous["reason"]) != _is_not_held(entry["reason"]):
         return Entry(part=entry["part"], state=previous["state"], version=entry["version"], reason=entry["reason"])
     return previous
 

@@ -154,6 +154,23 @@ def test_a_run_with_tags_changes_no_entry_of_the_other_parts():
     assert report.build(again, ALL, UNCHANGED, []) == first
 
 
+def test_a_run_with_tags_reports_the_version_that_it_observed():
+    there = host()
+    again = written(there, report.build(there, ALL, UNCHANGED, []))
+    again["driver"] = {**again["driver"], "loaded": "595.71.05"}
+    entry = parts(report.build(again, *selecting("container_engine"), []))["nvidia_driver"]
+    assert (entry["version"], entry["reason"]) == ("595.71.05", "not selected by the tags")
+
+
+def test_holds_of_this_run_are_reported_once():
+    there = host()
+    again = written(there, report.build(there, ALL, UNCHANGED, []))
+    holding = {**UNCHANGED, "nvidia_driver": Part(["hold nvidia-smi"], ["satisfies nvidia_driver_source"])}
+    held = report.build(again, ALL, holding, [])
+    assert parts(held)["nvidia_driver"]["reason"] == "satisfies nvidia_driver_source; hold nvidia-smi"
+    assert report.build(written(again, held), ALL, UNCHANGED, []) == held
+
+
 def test_a_first_run_with_tags_reports_the_other_parts_as_not_selected():
     there = host()
     found = parts(report.build(there, *selecting("container_engine"), []))
