@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import binascii
 import importlib.machinery
-import importlib.util
 import json
 import marshal
 import os
 import re
-import struct
 import zlib
 from functools import lru_cache
 from importlib._bootstrap_external import MAGIC_NUMBER
@@ -113,16 +111,6 @@ def _source(path: str) -> str:
 
 @lru_cache
 def _code(name: str, path: str) -> bytes:
-    """Return the bytecode of a module, from the file in which Python keeps it, or else compiled."""
-    status = os.stat(path)
-    # PEP 552: the time and the size of the source follow the magic number and flags.
-    header = struct.pack("<4s3I", MAGIC_NUMBER, 0, int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF)
-    try:
-        with open(importlib.util.cache_from_source(path), "rb") as file:
-            if file.read(len(header)) == header:
-                return file.read()
-    except (OSError, NotImplementedError):
-        pass
     return marshal.dumps(importlib.machinery.SourceFileLoader(name, path).get_code(name))
 
 

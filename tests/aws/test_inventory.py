@@ -79,6 +79,14 @@ def _list(url: str, inventory: Path = INVENTORY) -> tuple[dict[str, t.Any], str]
     return _plain(json.loads(result.stdout)), result.text
 
 
+def _tag_images(api: Api, inventory: Path, *arguments: str, **environment: str) -> str:
+    """Run playbook aws_tag_images, and return its output."""
+    command = ["ansible-playbook", "-i", str(inventory), "gpufleet.hosts.aws_tag_images", *arguments]
+    result = ansible(*command, **with_credentials(api.url), **environment)
+    assert result.rc == 0, result.text
+    return result.text
+
+
 def _plain(value: t.Any) -> t.Any:
     """Return a value of `ansible-inventory --list` without the marks of untrusted text."""
     if isinstance(value, dict):
@@ -158,24 +166,12 @@ def test_images_are_told_apart_after_their_names_are_tagged(api: Api, tmp_path: 
     before, _output = _list(api.url, inventory)
     assert set(before["image_unknown"]["hosts"]) == {dlami, neuron, plain, gone, deprecated}
 
-    def tag(*arguments: str) -> str:
-        result = ansible(
-            "ansible-playbook",
-            "-i",
-            str(inventory),
-            "gpufleet.hosts.aws_tag_images",
-            *arguments,
-            **with_credentials(api.url),
-        )
-        assert result.rc == 0, result.text
-        return result.text
-
-    assert tag("--check").count("changed=1") == 4
+    assert _tag_images(api, inventory, "--check").count("changed=1") == 4
     assert _list(api.url, inventory)[0]["image_unknown"] == before["image_unknown"]
-    text = tag()
+    text = _tag_images(api, inventory)
     assert text.count("changed=1") == 4
     assert f"of {gone} no longer exists" in text
-    assert tag().count("changed=1") == 0
+    assert _tag_images(api, inventory).count("changed=1") == 0
 
     after, _output = _list(api.url, inventory)
     assert set(after["dlami_hosts"]["hosts"]) == {dlami, neuron, mine}
@@ -190,16 +186,8 @@ def test_settings_for_the_instances_do_not_apply_to_the_controller(api: Api, tmp
     variables.parent.mkdir()
     variables.write_text("ansible_become: true\nansible_connection: ssh\nansible_user: nobody\n")
 
-    result = ansible(
-        "ansible-playbook",
-        "-i",
-        str(inventory),
-        "gpufleet.hosts.aws_tag_images",
-        **with_credentials(api.url),
-        **NO_BECOME,
-    )
+    _tag_images(api, inventory, **NO_BECOME)
 
-    assert result.rc == 0, result.text
     assert _list(api.url, inventory)[0]["dlami_hosts"]["hosts"] == [host]
 
 

@@ -6,14 +6,10 @@
 from __future__ import annotations
 
 import ast
-import binascii
 import json
-import marshal
 import os
-import py_compile
 import subprocess
 import sys
-import zlib
 from importlib._bootstrap_external import MAGIC_NUMBER
 from pathlib import Path
 
@@ -183,19 +179,3 @@ def test_the_observation_has_the_facts_of_a_loaded_driver(monkeypatch, loaded, w
     observe_program.main(json.dumps({"options": {"files": ["/etc/x"]}, "check_mode": False, "facts": facts}))
     assert found["host"] == {"driver": {"loaded": loaded}, "files": ["/etc/x"]}
     assert found.get("facts") == (expected and {"ansible_facts": {"state": expected}})
-
-
-@pytest.mark.parametrize(("change", "expected"), [(0, 1), (5, 2)])
-def test_cached_bytecode_of_another_source_is_not_used(tmp_path, change, expected):
-    """Python compares the times of a source and its bytecode. An equal time shows that the cache is used."""
-    module = tmp_path / "module.py"
-    module.write_text("value = 1\n", encoding="utf-8")
-    py_compile.compile(str(module))
-    written = module.stat().st_mtime
-    module.write_text("value = 2\n", encoding="utf-8")
-    os.utime(module, (written + change, written + change))
-    packed = ast.literal_eval(host_program.prepare("nvml.guard", {f"group{change}": {"module": str(module)}}))
-    groups = marshal.loads(zlib.decompress(binascii.a2b_base64(packed[MAGIC_NUMBER.hex()])))
-    values = {}
-    exec(marshal.loads(groups[f"group{change}"]["module"]), values)
-    assert values["value"] == expected
