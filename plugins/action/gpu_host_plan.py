@@ -108,7 +108,6 @@ class ActionModule(ActionBase):
         # What the modules reported besides their results.
         self._discovered: dict[str, Any] = {}
         self._notices: dict[str, list[Any]] = {"warnings": [], "deprecations": []}
-        self._planner = site_plan.plan
         try:
             return self._plan()
         except Failure as failure:
@@ -123,7 +122,7 @@ class ActionModule(ActionBase):
         adopted = None
         if options["adopt"]:
             adopted = self._adopt(host, values, options)
-            selected, self._planner = adopted.parts, site_adoption.plan
+            selected = adopted.parts
         parts = self._parts(host, values, selected)
         can_change = options["first_plan"] and not self._task.check_mode and host["uid"] == 0
         can_wait = host["package_state"]["busy"] and can_change
@@ -322,7 +321,7 @@ class ActionModule(ActionBase):
             facts=facts,
             cdi_program=cdi_program.digest,
         )
-        return self._planner(context, selected)
+        return site_plan.plan(context, selected)
 
     def _gpu_facts(self, host: dict[str, Any]) -> dict[str, Any]:
         """Return the facts of the observation's program, or run the action plugin of nvidia_gpu_facts."""

@@ -12,6 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import machine_image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import holds
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_packages
 
 if t.TYPE_CHECKING:
@@ -35,8 +36,6 @@ _EXTRAS = {
     "dcgm": re.compile(r"datacenter-gpu-manager(?:-[a-z0-9-]+)?"),
     "efa": re.compile(r"(?:efa|libfabric\d*-aws|libnccl-ofi)(?:-[a-z0-9-]+)?|openmpi\d*-aws"),
 }
-# dnf holds packages only with this plugin.
-VERSIONLOCK = "python3-dnf-plugin-versionlock"
 
 
 class Adoption(t.NamedTuple):
@@ -125,18 +124,8 @@ def not_held(host: Host, *, toolkit: bool) -> list[str]:
     `toolkit`: whether this includes NVIDIA's container toolkit. Its role holds only what it installed itself.
     """
     # Without the plugin, existing locks have no effect, either.
-    held = set(host["held_packages"]) if can_hold(host) else set()
+    held = set(host["held_packages"]) if holds.can_hold(host) else set()
     names = {name for part in _EXTRAS for name in extra_packages(host, part)}
     if toolkit:
         names.update(toolkit_packages.found_on(host))
     return sorted(names - held)
-
-
-def can_hold(host: Host) -> bool:
-    """Return whether packages can be held. dnf needs its plugin."""
-    return host["os"]["package_manager"] != "dnf" or VERSIONLOCK in host["installed_packages"]
-
-
-def with_versionlock(host: Host) -> Host:
-    """Return the host as it will be when dnf's plugin is installed."""
-    return t.cast("Host", {**host, "installed_packages": {**host["installed_packages"], VERSIONLOCK: "0 noarch"}})

@@ -16,6 +16,7 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image as adoption_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import instance_families
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import holds
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_packages
 
@@ -38,7 +39,7 @@ _DETAILS = {
     "cdi_specification": ("nvidia_container_toolkit", re.compile(r"\bcdi\b|^reload systemd$", re.IGNORECASE)),
 }
 _NOT_SELECTED = "not selected by the tags"
-_NOT_HELD = f"not held: dnf has no {adoption_image.VERSIONLOCK}"
+_NOT_HELD = f"not held: dnf has no {holds.VERSIONLOCK}"
 # Changes that keep the version of what is installed.
 _HOLD = re.compile(rf"hold |write {re.escape(owned.DRIVER_UNATTENDED_UPGRADES)}$")
 

@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import removal as engine_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import holds
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
@@ -86,7 +87,37 @@ def plan(context: Context, parts: Collection[str]) -> dict[str, Part]:
     for name, planner in _PLANNERS.items():
         if name in parts:
             found[name] = planner(context, found)
+    if "nvidia_driver" in found and found["nvidia_driver"].plan.get("action") == "adopt":
+        _hold_adopted_driver(context, found)
     return found
+
+
+def _hold_adopted_driver(context: Context, parts: dict[str, Part]) -> None:
+    """Hold the packages of the adopted driver if another part installs dnf's plugin for holds."""
+    if not installs_versionlock(context.host, parts):
+        return
+    with_plugin = dataclasses.replace(context, host=holds.with_versionlock(context.host))
+    driver = _driver(with_plugin, {})
+    todo = driver.plan["todo"]
+    if todo["transaction"]["hold"] or todo["transaction"]["release"]:
+        # The role of the driver runs first, so it installs the plugin, as for a driver that it installs itself.
+        needs = [holds.VERSIONLOCK]
+        driver.plan = {**driver.plan, "hold_needs": needs, "todo": {**todo, "prerequisites": needs}}
+    parts["nvidia_driver"] = driver
+
+
+def installs_versionlock(host: Host, parts: Mapping[str, Part]) -> bool:
+    """Return whether a part installs the plugin without which dnf cannot hold packages."""
+    if holds.can_hold(host):
+        return False
+    return any(
+        holds.VERSIONLOCK
+        in [
+            *(part.plan.get("transaction") or {}).get("install", []),
+            *(part.plan.get("todo") or {}).get("prerequisites", []),
+        ]
+        for part in parts.values()
+    )
 
 
 def is_driver_wanted(host: Host, values: Values) -> bool:

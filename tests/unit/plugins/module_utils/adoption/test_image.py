@@ -9,6 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import holds
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import PARTS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import bare
 
@@ -119,13 +120,13 @@ def test_the_kept_toolkit_is_held_too():
 
 def test_dnf_holds_only_with_its_plugin():
     host = prepared("dlami")
-    assert image.can_hold(host)
+    assert holds.can_hold(host)
     host["os"]["package_manager"] = "dnf"
-    assert not image.can_hold(host)
+    assert not holds.can_hold(host)
     # The locks of a removed plugin have no effect.
     host["installed_packages"]["efa"] = "1.47.0-1 x86_64"
     host["held_packages"] = ["efa"]
     assert image.not_held(host, toolkit=False) == ["efa"]
     host["installed_packages"]["python3-dnf-plugin-versionlock"] = "4.3.0-1 noarch"
-    assert image.can_hold(host)
+    assert holds.can_hold(host)
     assert image.not_held(host, toolkit=False) == []

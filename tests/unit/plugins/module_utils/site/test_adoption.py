@@ -54,7 +54,7 @@ def run(there, values=None, *, selected=PARTS, **before):
     """Plan the adoption. Return the plans and the result."""
     given = {**{role: {} for role in ROLES}, **(values or DLAMI)}
     context = site_plan.Context(host=there, values=given, platforms={**PLATFORMS, "nvidia_driver": platform(KEY)})
-    parts = adoption.plan(context, selected)
+    parts = site_plan.plan(context, selected)
     before = {"changes_before": None, "held_before": None, **before}
     adopted = Adoption("dlami", list(selected), "")
     return parts, adoption.result(there, adopted, parts, given, requested_kind="", **before)

@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
     KERNELS,
     host,
     offer,
+    platform,
     remove_package,
 )
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import (
@@ -27,6 +28,8 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import (
     KERNEL,
     NO_UNIT,
     PERSISTENCED,
+    PLATFORMS,
+    ROLES,
     VERSION,
     bare,
     context,
@@ -152,6 +155,33 @@ def test_adopted_driver_gets_the_other_parts():
         f"enable and start {PERSISTENCED}",
         "turn on persistence mode of GPU 0000:00:00.0 (A100)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("engine", "names", "is_held"),
+    [
+        ({"hold": True}, (DRIVER, ENGINE), True),
+        ({"hold": False}, (DRIVER, ENGINE), False),
+        # Only the role of the engine installs the plugin.
+        ({"hold": True}, (DRIVER,), False),
+    ],
+)
+def test_adopted_driver_is_held_in_the_run_that_installs_the_plugin_for_it(engine, names, is_held):
+    key, version, plugin = "el-9", "580.95.05", "python3-dnf-plugin-versionlock"
+    package = "nvidia-driver-cuda"
+    there = host(
+        key,
+        packages={package: f"3:{version}-1.el9"},
+        modules={KERNELS[key]: version},
+        driver={"library": version, "loaded": version, "library_path": "/usr/lib64/libnvidia-ml.so.1"},
+        modules_loaded=["nvidia", "nvidia_uvm"],
+    )
+    there["files"][owned.DAEMON_JSON] = file(None)
+    values = {role: {} for role in ROLES} | {"nvidia_driver": {"source": "preinstalled"}, "container_engine": engine}
+    platforms = {**PLATFORMS, "nvidia_driver": platform(key)}
+    plan = site_plan.plan(site_plan.Context(host=there, values=values, platforms=platforms), names)[DRIVER].plan
+    todo = plan["todo"]
+    assert (package in todo["transaction"]["hold"], todo["prerequisites"] == [plugin]) == (is_held, is_held)
 
 
 def test_only_selected_parts_are_planned():
