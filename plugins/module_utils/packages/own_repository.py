@@ -9,6 +9,7 @@ This file is private to the collection: it may change in any release.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
@@ -57,15 +58,19 @@ def others(host: Host, name: str, url: str) -> list[str]:
             for uri in entry["uris"]
         ]
     else:
-        listed = [(entry["file"], _resolved(entry, host)) for entry in host["repositories"] if entry["enabled"]]
+        # zypper has the proxy as a parameter of the URL.
+        listed = [
+            (entry["file"], resolved(entry, host).partition("?")[0])
+            for entry in host["repositories"]
+            if entry["enabled"]
+        ]
     return sorted({file for file, address in listed if file not in own and pattern.search(address)})
 
 
-def _resolved(entry: dict[str, Any], host: Host) -> str:
+def resolved(entry: Mapping[str, Any], host: Host) -> str:
     """Return the URL of an entry with dnf's variables for the release and the architecture resolved."""
     release = (host["os"]["version"] or "").partition(".")[0]
-    # zypper has the proxy as a parameter of the URL.
-    url = str(entry["url"] or "").partition("?")[0]
+    url = str(entry["url"] or "")
     for name, value in (("releasever", release), ("releasever_major", release), ("basearch", host["os"]["arch"])):
         url = url.replace(f"${{{name}}}", value)
         url = re.sub(rf"\${name}\b", value, url)
