@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, own_files
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def is_present(host: Host, name: str) -> bool:
     """Return whether the role's own entry exists."""
-    return _content(host, owned.repository_entry(name, _manager(host))) is not None
+    return observed_files.content(host, owned.repository_entry(name, _manager(host))) is not None
 
 
 def is_outdated(host: Host, definition: dict[str, Any]) -> bool:
@@ -33,7 +33,7 @@ def is_outdated(host: Host, definition: dict[str, Any]) -> bool:
         return False
     repository = repository_definition.read([definition], manager)[0]
     for file in repository_files.without_key(repository, manager):
-        current = _content(host, file.path)
+        current = observed_files.content(host, file.path)
         wanted = None if file.content is None else file.content.decode()
         if current != wanted and (wanted is None or current != own_files.sealed(file.path, wanted)):
             return True
@@ -79,7 +79,3 @@ def resolved(entry: Mapping[str, Any], host: Host) -> str:
 
 def _manager(host: Host) -> str:
     return host["os"]["package_manager"] or "apt"
-
-
-def _content(host: Host, path: str) -> str | None:
-    return (host["files"].get(path) or {}).get("content")
