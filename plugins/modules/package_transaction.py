@@ -391,7 +391,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dn
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     journal,
-    judgement,
+    package_selector,
     recorded_removal,
     transaction,
 )
@@ -403,7 +403,7 @@ ERRORS = (
     backend.ItemError,
     backend.PackageManagerError,
     journal.JournalError,
-    judgement.SelectorError,
+    package_selector.SelectorError,
     key_trust.KeyTrustError,
     repositories.RepositoryError,
     transaction.TransactionError,
@@ -428,8 +428,8 @@ LISTS = (
 def request(options: dict[str, Any], manager: str) -> transaction.Request:
     """Check the options and convert them."""
 
-    def selectors(name: str) -> tuple[judgement.Selector, ...]:
-        return tuple(judgement.selector(text) for text in options[name])
+    def selectors(name: str) -> tuple[package_selector.Selector, ...]:
+        return tuple(package_selector.parse(text) for text in options[name])
 
     for name in ("archive_components", "module_streams", "query_streams", "query_dependencies"):
         needed = "apt" if name in ("archive_components", "query_dependencies") else "dnf"

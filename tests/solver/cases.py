@@ -16,9 +16,8 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError, item
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, Change
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.judgement import selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Context, Part
@@ -73,7 +72,7 @@ class Outcome:
 
     errors: list[str] = dataclasses.field(default_factory=list)
     plan: dict[str, Any] = dataclasses.field(default_factory=dict)
-    # What the package manager or the judgement refuses.
+    # What the package manager or the check of the changes refuses.
     refused: str = ""
     changes: list[Change] = dataclasses.field(default_factory=list)
     # Installed afterwards: the packages of the archives by name.
@@ -184,7 +183,7 @@ class Lab:
         return self._results[key]
 
     def _upgraded(self, host: hosts.System, work: dict[str, Any], system: list[Package]) -> dict[str, list[Package]]:
-        selectors = tuple(selector(text) for text in work["hold"])
+        selectors = tuple(package_selector.parse(text) for text in work["hold"])
         held = {p.name for p in system if any(one.selects(p.name, p.version) for one in selectors)}
         repositories, files = self._repositories(host, work["repositories"]), _files(work["files"])
         key = frozenset(package.key for package in system), frozenset(held), repositories, files
@@ -231,7 +230,7 @@ def _request(work: dict[str, Any], prerequisites: list[str]) -> transaction.Requ
     """Return the transaction that the role requests. The repositories of the plan are already in the index."""
 
     def selectors(name: str) -> tuple:
-        return tuple(selector(text) for text in work[name])
+        return tuple(package_selector.parse(text) for text in work[name])
 
     return transaction.Request(
         install=tuple(item(text) for text in [*work["install"], *prerequisites]),

@@ -17,9 +17,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import engi
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError, item
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import INTERESTING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.judgement import selector
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Package, upstream
 from ansible_collections.gpufleet.hosts.tests.solver import hosts
 from ansible_collections.gpufleet.hosts.tests.solver.cases import after, backend_root, known_packages
@@ -66,7 +65,7 @@ class Outcome:
 
     errors: list[str] = dataclasses.field(default_factory=list)
     plan: engine_plan.Plan | None = None
-    # What the package manager or the judgement refuses.
+    # What the package manager or the check of the changes refuses.
     refused: str = ""
     changes: list[Change] = dataclasses.field(default_factory=list)
     system: list[Package] = dataclasses.field(default_factory=list)
@@ -155,8 +154,8 @@ class Lab:
             request = transaction.Request(
                 install=tuple(item(text) for text in work.install),
                 remove=tuple(work.remove),
-                release=tuple(selector(text) for text in work.release),
-                keep=tuple(selector(text) for text in work.keep),
+                release=tuple(package_selector.parse(text) for text in work.release),
+                keep=tuple(package_selector.parse(text) for text in work.keep),
                 may_upgrade=True,
             )
             try:

@@ -171,10 +171,6 @@ TOOLKIT_APT_PREFERENCES = "/etc/apt/preferences.d/gpufleet-nvidia-toolkit"
 # --- Docker's repository, written by role container_engine ---
 
 DOCKER_REPOSITORY_ID = "gpufleet-docker"
-DOCKER_REPOSITORY_ENTRIES = {manager: repository_entry(DOCKER_REPOSITORY_ID, manager) for manager in ("apt", "dnf")}
-DOCKER_REPOSITORY_KEYS = {manager: repository_key(DOCKER_REPOSITORY_ID, manager) for manager in ("apt", "dnf")}
-DOCKER_APT_PROXY = apt_proxy(DOCKER_REPOSITORY_ID)
-DOCKER_APT_LOGIN = apt_login(DOCKER_REPOSITORY_ID)
 
 # --- NVIDIA's repository of the container toolkit, written by role nvidia_container_toolkit ---
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import image
@@ -64,7 +65,7 @@ class Host:
         return os.path.exists(self.path(path))
 
     def read(self, path: str) -> str:
-        return read_text(self.path(path))
+        return read_text(self.root, path) or ""
 
 
 @dataclass(frozen=True)
@@ -313,12 +314,3 @@ def _binary(host: Host, names: Sequence[str]) -> str | None:
             if host.has(f"/{directory}/{name}"):
                 return f"/{directory}/{name}"
     return None
-
-
-def read_text(path: str) -> str:
-    """Return the content of a file, or an empty string if it cannot be read."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
     CDI,
@@ -18,7 +19,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
     RUNTIME,
     VOLUME,
     Host,
-    read_text,
     requests_use_cdi,
     runtime_mode,
 )
@@ -143,7 +143,9 @@ def _starts_after_gpus(host: Host) -> bool:
 def _unit_matches(host: Host, unit: str, pattern: re.Pattern) -> bool:
     for directory in ("etc", "run", "usr/lib", "lib"):
         base = host.path(f"/{directory}/systemd/system/{unit}")
-        if any(pattern.search(read_text(path)) for path in (*glob.glob(base), *glob.glob(f"{base}.d/*.conf"))):
+        if any(
+            pattern.search(read_text("/", path) or "") for path in (*glob.glob(base), *glob.glob(f"{base}.d/*.conf"))
+        ):
             return True
     return False
 

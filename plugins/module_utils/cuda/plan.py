@@ -12,7 +12,7 @@ import dataclasses
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compatibility
@@ -399,7 +399,7 @@ def _no_supported_gpu(result: Plan, version: str, unsupported: dict[str, int], o
 def _untried(result: Plan, host: Host) -> None:
     """Plan the verification of installed toolkits that have not passed it yet. Only root can read the record."""
     known = packages_record.read(host, packages_record.TOOLKIT)
-    verified = ((host["files"].get(owned.TOOLKIT_VERIFIED) or {}).get("content") or "").splitlines()
+    verified = (observed_files.content(host, owned.TOOLKIT_VERIFIED) or "").splitlines()
     if known["packages"] or known["uncertain"] or known["pending"]:
         result.untried = [
             toolkit.directory for toolkit in result.toolkits if toolkit.verify and toolkit.directory not in verified

@@ -11,7 +11,7 @@ import re
 import shlex
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import managed_keys
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import ABSENT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import FLAG_KEYS, KNOWN_OPTIONS
@@ -49,7 +49,11 @@ def unit_flags(root: str = "/", unit: str = DEFAULT_UNIT) -> list[Flag]:
 
 def has_command(root: str = "/", unit: str = DEFAULT_UNIT) -> bool:
     """Return whether the unit or a drop-in contains the command of the daemon. A drop-in can exist before the unit."""
-    return any(name == "ExecStart" for path in _unit_files(root, unit) for name, _value in _assignments(_read(path)))
+    return any(
+        name == "ExecStart"
+        for path in _unit_files(root, unit)
+        for name, _value in _assignments(read_text("/", path) or "")
+    )
 
 
 def of_command(command: str, place: str) -> list[Flag]:
@@ -86,7 +90,7 @@ def _exec_start(root: str, unit: str) -> list[tuple[str, str]]:
     command: tuple[str, str] | None = None
     for path in _unit_files(root, unit):
         shown = "/" + os.path.relpath(path, root)
-        for name, value in _assignments(_read(path)):
+        for name, value in _assignments(read_text("/", path) or ""):
             if name == "ExecStart":
                 command = (value, shown) if value else None
             elif name == "Environment":
@@ -98,7 +102,7 @@ def _exec_start(root: str, unit: str) -> list[tuple[str, str]]:
             elif name == "EnvironmentFile":
                 files = [*files, value.lstrip("-")] if value else []
     for file in files:
-        for name, value in _assignments(_read(os.path.join(root, file.lstrip("/")))):
+        for name, value in _assignments(read_text(root, file) or ""):
             environment[name] = (" ".join(_split(value)), f"{name} in {file}")
     if command is None:
         return []
@@ -150,14 +154,6 @@ def _split(value: str) -> list[str]:
         return shlex.split(value)
     except ValueError:
         return value.split()
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 def _flags(words: list[tuple[str, str]]) -> list[Flag]:

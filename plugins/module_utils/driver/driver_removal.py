@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files, module_loading, runfile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
@@ -43,7 +43,7 @@ def plan(host: Host, platform: dict | None) -> dict[str, Any]:
     result: dict[str, Any] = {
         "source": source,
         # Whether module package_transaction has a record, the driver's packages in it, and packages that stay.
-        "record": _exists(host, packages_record.DRIVER),
+        "record": observed_files.exists(host, packages_record.DRIVER),
         "packages": [],
         "keep": KEEP,
         "unload": [],
@@ -52,7 +52,7 @@ def plan(host: Host, platform: dict | None) -> dict[str, Any]:
         # The command that uninstalls what NVIDIA's installer installed.
         "runfile": _uninstaller(host, source),
         "initramfs": [],
-        "files": [path for path in FILES if _exists(host, path)] + memory_hotadd.written_files(host),
+        "files": [path for path in FILES if observed_files.exists(host, path)] + memory_hotadd.written_files(host),
         "reload_udev": False,
         "reasons": [],
         "errors": [],
@@ -100,10 +100,6 @@ def _summary(result: dict) -> list[str]:
         ("rebuild the initramfs of {}", [argv[-1] for argv in result["initramfs"]]),
     )
     return [text.format(", ".join(names)) for text, names in parts if names]
-
-
-def _exists(host: Host, path: str) -> bool:
-    return bool(host["files"].get(path, {}).get("exists"))
 
 
 def _sources(platform: dict | None, source: str | None, has_record: bool) -> list[dict]:

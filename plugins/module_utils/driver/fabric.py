@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Callable
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
@@ -47,7 +48,7 @@ def services(case: Case, units: list[str]) -> list[str]:
     """Return the units to run. IMEX that was not requested runs only if its nodes are configured."""
     if IMEX_UNIT not in units or case.request.imex != "auto":
         return units
-    nodes = (case.host["files"].get(IMEX_NODES) or {}).get("content") or ""
+    nodes = observed_files.content(case.host, IMEX_NODES) or ""
     if any(line.strip() and not line.lstrip().startswith("#") for line in nodes.splitlines()):
         return units
     case.result.reasons.append(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -76,7 +76,7 @@ def known_obstacles(host: Host) -> list[str]:
     The kernel counts uses but does not name all users, and only stopping the daemons shows which uses are not theirs.
     The role therefore tries again only if the modules have fewer uses than before the earlier reload.
     """
-    content = (host["files"].get(owned.DRIVER_RELOAD_MARKER) or {}).get("content")
+    content = observed_files.content(host, owned.DRIVER_RELOAD_MARKER)
     try:
         last = json.loads(content or "null")
     except ValueError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.module_choice import is_trusted
 
@@ -67,7 +67,7 @@ def _obstacle(host: Host, policy: str, is_controller: bool, ids: list[str]) -> s
 
 
 def _last_attempt(host: Host) -> dict | None:
-    content = (host["files"].get(owned.DRIVER_REBOOT_MARKER) or {}).get("content")
+    content = observed_files.content(host, owned.DRIVER_REBOOT_MARKER)
     try:
         last = json.loads(content or "null")
     except ValueError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
@@ -104,7 +104,7 @@ def _flavor_options(branch: int, flavor: str) -> list[str]:
 
 def read_record(host: Host) -> dict[str, str | None]:
     """Return the record of a host, or an empty record if it is missing or invalid."""
-    content = (host["files"].get(owned.DRIVER_RUNFILE_RECORD) or {}).get("content")
+    content = observed_files.content(host, owned.DRIVER_RUNFILE_RECORD)
     try:
         found = json.loads(content or "null")
     except ValueError:

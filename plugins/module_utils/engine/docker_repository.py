@@ -12,9 +12,8 @@ import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, own_files
 
 if t.TYPE_CHECKING:
@@ -22,7 +21,6 @@ if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 
 BASE = "https://download.docker.com/linux"
-_ENTRIES = owned.DOCKER_REPOSITORY_ENTRIES
 
 
 def define(host: Host, data: dict[str, t.Any], request: Request) -> dict[str, t.Any]:
@@ -56,11 +54,6 @@ def define(host: Host, data: dict[str, t.Any], request: Request) -> dict[str, t.
     return {name: value for name, value in options.items() if value}
 
 
-def has_password(repositories: list[dict[str, t.Any]]) -> bool:
-    """Return whether definitions contain passwords."""
-    return any(repository.get(name) for repository in repositories for name in ("password", "proxy_password"))
-
-
 def others(host: Host, data: dict[str, t.Any]) -> list[str]:
     """Return the files with enabled entries for the repository or a mirror of it, except the role's own file.
 
@@ -70,11 +63,11 @@ def others(host: Host, data: dict[str, t.Any]) -> list[str]:
         entries = [entry for entry in host["apt"]["sources"] if entry["enabled"] and _is_apt_entry(entry, data)]
     else:
         path = re.compile(rf"docker.*/{data['release']}/{host['os']['arch']}/stable/*$", re.IGNORECASE)
-        urls = [(entry, _resolved(entry, host)) for entry in host["repositories"] if entry["enabled"]]
+        urls = [(entry, own_repository.resolved(entry, host)) for entry in host["repositories"] if entry["enabled"]]
         # Docker no longer updates the folder centos of a release that it builds only for another folder.
         is_frozen = "centos" not in data.get("folders", {})
         entries = [entry for entry, url in urls if path.search(url) and not (is_frozen and "/centos/" in url)]
-    own = _ENTRIES.values()
+    own = [owned.repository_entry(owned.DOCKER_REPOSITORY_ID, manager) for manager in own_files.MANAGERS]
     return sorted({entry["file"] for entry in entries if entry["file"] not in own})
 
 
@@ -83,38 +76,6 @@ def _is_apt_entry(entry: dict[str, t.Any], data: dict[str, t.Any]) -> bool:
     return data["suite"] in entry["suites"] and any(path.search(uri) for uri in entry["uris"])
 
 
-def _resolved(entry: t.Mapping[str, t.Any], host: Host) -> str:
-    """Return the URL of an entry with dnf's variables for the release and the architecture resolved."""
-    release = (host["os"]["version"] or "").partition(".")[0]
-    url = str(entry["url"] or "")
-    for name, value in (("releasever", release), ("releasever_major", release), ("basearch", host["os"]["arch"])):
-        url = url.replace(f"${{{name}}}", value)
-        url = re.sub(rf"\${name}\b", value, url)
-    return url
-
-
 def is_ours(host: Host) -> bool:
     """Return whether the role's own entry exists."""
-    return _content(host, _ENTRIES[_manager(host)]) is not None
-
-
-def is_outdated(host: Host, definition: dict[str, t.Any]) -> bool:
-    """Return whether the role's own entry exists and differs from the definition, or its key is not trusted."""
-    if not is_ours(host):
-        return False
-    manager = _manager(host)
-    repository = repository_definition.read([definition], manager)[0]
-    for file in repository_files.without_key(repository, manager):
-        current = _content(host, file.path)
-        wanted = None if file.content is None else file.content.decode()
-        if current != wanted and (wanted is None or current != own_files.sealed(file.path, wanted)):
-            return True
-    return not key_trust.is_trusted(host["keyrings"].get(owned.DOCKER_REPOSITORY_KEYS[manager]), repository.trust)
-
-
-def _manager(host: Host) -> str:
-    return "apt" if host["apt"] is not None else "dnf"
-
-
-def _content(host: Host, path: str) -> str | None:
-    return (host["files"].get(path) or {}).get("content")
+    return own_repository.is_present(host, owned.DOCKER_REPOSITORY_ID)

@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import plain_version, version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 if t.TYPE_CHECKING:
@@ -425,7 +426,7 @@ def _repository(case: _Case, result: Packages, work: Transaction, *, needs: bool
     definition = docker_repository.define(case.host, case.platform["repository"], case.request)
     missing = needs and not docker_repository.is_ours(case.host)
     missing = missing and not docker_repository.others(case.host, case.platform["repository"])
-    if missing or docker_repository.is_outdated(case.host, definition):
+    if missing or own_repository.is_outdated(case.host, definition):
         work.repositories = [definition]
 
 

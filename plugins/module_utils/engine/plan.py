@@ -33,13 +33,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     daemon_restart,
     docker_data,
     docker_group,
-    docker_repository,
     image_store,
     package_plan,
     users,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import plain_version, version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -120,7 +120,7 @@ def plan(
         result.packages = packages.transaction.install
         result.query = packages.query
         result.changes_engine = packages.installs or packages.moves
-        result.has_secrets = docker_repository.has_password(packages.transaction.repositories)
+        result.has_secrets = own_repository.has_password(packages.transaction.repositories)
     command = (sources.get(result.source or "") or {}).get("command", "")
     config, notes = _config(result, host, request, service, command) if request.name == "docker" else ([], [])
     if unit and host["services"]:

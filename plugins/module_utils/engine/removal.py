@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
@@ -67,7 +67,7 @@ class Removal:
 
 def plan(host: Host, request: Request, platforms: dict[str, t.Any]) -> Removal:
     """Return what to remove, and why it is not possible."""
-    result = Removal(record=_exists(host, owned.ENGINE_RECORD))
+    result = Removal(record=observed_files.exists(host, owned.ENGINE_RECORD))
     installed = list(host["installed_packages"])
     # The record also lists packages that somebody else has removed since.
     recorded = packages_record.possibly_installed(host, owned.ENGINE_RECORD, installed).intersection(installed)
@@ -114,7 +114,7 @@ def _check_containers(host: Host, name: str, result: Removal) -> None:
 
 def _options(host: Host, result: Removal) -> None:
     try:
-        state = record.load_state((host["files"].get(RECORD_FILE) or {}).get("content"), RECORD_FILE)
+        state = record.load_state(observed_files.content(host, RECORD_FILE), RECORD_FILE)
         result.revokes = any(MANAGER in entry.managers for entry in state.record.entries.values())
         if result.revokes and not result.removes_docker:
             _check_data(host, state, result)
@@ -146,7 +146,3 @@ def _changes(result: Removal) -> list[str]:
         ("remove the dependencies, repositories and holds that this role recorded", result.record),
     )
     return [text for text, is_needed in parts if is_needed]
-
-
-def _exists(host: Host, path: str) -> bool:
-    return bool((host["files"].get(path) or {}).get("exists"))

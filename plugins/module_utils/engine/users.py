@@ -12,7 +12,7 @@ import dataclasses
 import json
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_group import GROUP, SOCKET
 
 if t.TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _stay(host: Host, names: list[str], result: Users) -> None:
 
 
 def _recorded(host: Host) -> list[str]:
-    content = (host["files"].get(owned.ENGINE_USERS) or {}).get("content")
+    content = observed_files.content(host, owned.ENGINE_USERS)
     try:
         found = json.loads(content or "null")
     except ValueError:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 
 # A file of the same name in /etc overrides the distribution's file.
 _DISTRIBUTION, _OURS, _NAMES = "/usr/lib/udev/rules.d", owned.UDEV_RULES_DIRECTORY, owned.UDEV_RULES
@@ -47,14 +47,14 @@ def wanted(host: dict, requested: bool) -> tuple[dict[str, str | None], list[str
             "Hopper, Grace Blackwell), so the udev rule does not affect the driver"
         )
     for name in _NAMES:
-        path, original = f"{_OURS}/{name}", _content(host, f"{_DISTRIBUTION}/{name}")
+        path, original = f"{_OURS}/{name}", observed_files.content(host, f"{_DISTRIBUTION}/{name}")
         exists = host["files"].get(path, {}).get("exists", False)
         text = override(name, original) if matters and original else None
         if text and exists and not is_own(host, path):
             reasons.append(f"{_SETTING} is ignored: this role did not write {path} and does not change it")
         elif text or is_own(host, path):
             files[path] = text
-    if matters and not any(override(name, _content(host, f"{_DISTRIBUTION}/{name}")) for name in _NAMES):
+    if matters and not any(override(name, observed_files.content(host, f"{_DISTRIBUTION}/{name}")) for name in _NAMES):
         reasons.append(f"{_SETTING} is ignored: the distribution has no rule that brings added memory online")
     return files, reasons
 
@@ -66,7 +66,7 @@ def written_files(host: dict) -> list[str]:
 
 def is_own(host: dict, path: str) -> bool:
     """Return whether this role wrote a file."""
-    return (_content(host, path) or "").startswith(_MARK)
+    return (observed_files.content(host, path) or "").startswith(_MARK)
 
 
 def override(name: str, original: str | None) -> str | None:
@@ -83,7 +83,3 @@ def override(name: str, original: str | None) -> str | None:
 def needs_reload(paths: list[str]) -> bool:
     """Return whether udev must reload its rules after a change to these files."""
     return any(path in FILES for path in paths)
-
-
-def _content(host: dict, path: str) -> str | None:
-    return (host["files"].get(path) or {}).get("content")

@@ -141,7 +141,7 @@ class Steps:
     purge: list[str] = dataclasses.field(default_factory=list)
     # dnf: `module:stream` to enable. Another enabled stream of the module is reset first.
     streams: list[str] = dataclasses.field(default_factory=list)
-    # Whether packages may be removed for it. The judgement of the simulation names which.
+    # Whether packages may be removed for it. `packages/allowed_changes.py` decides which.
     may_erase: bool = False
 
 

@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, own_files
@@ -195,7 +195,7 @@ def is_reached_otherwise(host: Host, repository: dict, record: str) -> bool:
     `record` is the path of the role's record.
     """
     requested = entry(repository)
-    current = _content(host, requested["path"])
+    current = observed_files.content(host, requested["path"])
     # An entry with another URL is not moved.
     if not current or url_logins.plain(_first(_ADDRESS, current)).rstrip("/") != repository["url"].rstrip("/"):
         return False
@@ -229,7 +229,7 @@ def access_files(host: Host, repository: dict | None, record: str) -> dict[str, 
     }.get(host["os"]["package_manager"], {})
     if record == packages_record.TOOLKIT:
         used = is_used_by(host, packages_record.DRIVER)
-        return {path: text for path, text in files.items() if not (used and _exists(host, path))}
+        return {path: text for path, text in files.items() if not (used and observed_files.exists(host, path))}
     used = is_used_by(host, packages_record.TOOLKIT)
     return {path: text for path, text in files.items() if text is not None or not used}
 
@@ -244,8 +244,8 @@ def is_written(host: Host, path: str, text: str | None) -> bool:
     In observed files, digests replace logins.
     """
     if text is None:
-        return not _exists(host, path)
-    current = _content(host, path)
+        return not observed_files.exists(host, path)
+    current = observed_files.content(host, path)
     has_logins = path in own_files.with_logins(owned.REPOSITORY_ID)
     return current == text or (has_logins and current == own_files.sealed(path, text))
 
@@ -314,7 +314,7 @@ def apt_last(names: list[str]) -> str:
 
 def is_ours(host: Host, repository: dict) -> bool:
     """Return whether our entry exists."""
-    return _content(host, _ENTRY_FILES[repository["type"]]) is not None
+    return observed_files.content(host, _ENTRY_FILES[repository["type"]]) is not None
 
 
 def keyring(repository: dict) -> str:
@@ -348,11 +348,3 @@ def entry(repository: dict) -> dict[str, str]:
 def _first(pattern: str, text: str) -> str:
     found = re.search(pattern, text, re.MULTILINE)
     return found.group(1) if found else ""
-
-
-def _content(host: Host, path: str) -> str | None:
-    return (host["files"].get(path) or {}).get("content")
-
-
-def _exists(host: Host, path: str) -> bool:
-    return bool((host["files"].get(path) or {}).get("exists"))

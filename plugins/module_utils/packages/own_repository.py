@@ -9,9 +9,10 @@ This file is private to the collection: it may change in any release.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, own_files
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 def is_present(host: Host, name: str) -> bool:
     """Return whether the role's own entry exists."""
-    return _content(host, owned.repository_entry(name, _manager(host))) is not None
+    return observed_files.content(host, owned.repository_entry(name, _manager(host))) is not None
 
 
 def is_outdated(host: Host, definition: dict[str, Any]) -> bool:
@@ -32,7 +33,7 @@ def is_outdated(host: Host, definition: dict[str, Any]) -> bool:
         return False
     repository = repository_definition.read([definition], manager)[0]
     for file in repository_files.without_key(repository, manager):
-        current = _content(host, file.path)
+        current = observed_files.content(host, file.path)
         wanted = None if file.content is None else file.content.decode()
         if current != wanted and (wanted is None or current != own_files.sealed(file.path, wanted)):
             return True
@@ -57,15 +58,19 @@ def others(host: Host, name: str, url: str) -> list[str]:
             for uri in entry["uris"]
         ]
     else:
-        listed = [(entry["file"], _resolved(entry, host)) for entry in host["repositories"] if entry["enabled"]]
+        # zypper has the proxy as a parameter of the URL.
+        listed = [
+            (entry["file"], resolved(entry, host).partition("?")[0])
+            for entry in host["repositories"]
+            if entry["enabled"]
+        ]
     return sorted({file for file, address in listed if file not in own and pattern.search(address)})
 
 
-def _resolved(entry: dict[str, Any], host: Host) -> str:
+def resolved(entry: Mapping[str, Any], host: Host) -> str:
     """Return the URL of an entry with dnf's variables for the release and the architecture resolved."""
     release = (host["os"]["version"] or "").partition(".")[0]
-    # zypper has the proxy as a parameter of the URL.
-    url = str(entry["url"] or "").partition("?")[0]
+    url = str(entry["url"] or "")
     for name, value in (("releasever", release), ("releasever_major", release), ("basearch", host["os"]["arch"])):
         url = url.replace(f"${{{name}}}", value)
         url = re.sub(rf"\${name}\b", value, url)
@@ -74,7 +79,3 @@ def _resolved(entry: dict[str, Any], host: Host) -> str:
 
 def _manager(host: Host) -> str:
     return host["os"]["package_manager"] or "apt"
-
-
-def _content(host: Host, path: str) -> str | None:
-    return (host["files"].get(path) or {}).get("content")

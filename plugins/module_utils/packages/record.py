@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import ownership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
@@ -49,7 +49,7 @@ def possibly_installed(host: Host, path: str, installed: list[str]) -> set[str]:
 
 
 def _content(host: Host, path: str) -> dict:
-    content = (host["files"].get(path) or {}).get("content")
+    content = observed_files.content(host, path)
     try:
         found = json.loads(content or "null")
     except ValueError:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Backend, Steps, View
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, Change
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import judgement, ownership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import ownership, package_selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError, versions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.ownership import Removal
@@ -132,7 +132,7 @@ def _check_others(gone: list[str], backend: Backend) -> None:
 def _stays(name: str, request: Request, state: dict[str, Any], removal: Removal) -> bool:
     """Return whether a package stays because of `keep`, or because the user holds it."""
     is_held = name in state["held"] and name not in removal.holds
-    return is_held or judgement.is_selected(request.keep, name, *versions(f"{name}:any", state))
+    return is_held or package_selector.is_selected(request.keep, name, *versions(f"{name}:any", state))
 
 
 def _paths(removal: Removal, manager: str) -> list[str]:

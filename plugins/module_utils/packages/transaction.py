@@ -15,10 +15,15 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dnf_locks, installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Backend, Item, Steps, View
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import choice, judgement, undo
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    allowed_changes,
+    choice,
+    package_selector,
+    undo,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.judgement import Selector
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.package_selector import Selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import host_files, openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import Repository
@@ -204,11 +209,11 @@ def plan(request: Request, backend: Backend, journal: Journal) -> Todo:
 def _is_stale(lock: str, selectors: tuple[Selector, ...], state: dict[str, Any]) -> bool:
     name, version = dnf_locks.locked_version(lock)
     is_installed = any(installed.lock_covers(lock, name, found) for found in choice.versions(name, state))
-    return bool(name) and not is_installed and judgement.is_selected(selectors, name, version)
+    return bool(name) and not is_installed and package_selector.is_selected(selectors, name, version)
 
 
 def _is_selected(selectors: tuple[Selector, ...], name: str, state: dict[str, Any]) -> bool:
-    return judgement.is_selected(selectors, name, *choice.versions(f"{name}:any", state))
+    return package_selector.is_selected(selectors, name, *choice.versions(f"{name}:any", state))
 
 
 # --- simulation ---------------------------------------------------------------------------------------------------
@@ -281,7 +286,7 @@ def _judge(run: _Run, changes: list[Change]) -> None:
             f"was changed. Check whether another package replaces {names}, or whether the package manager's "
             f"configuration excludes {names}."
         )
-    allowed = judgement.Allowed(
+    allowed = allowed_changes.Allowed(
         install=frozenset(_bare(item.name) for item in request.install),
         remove=frozenset(_bare(name) for name in (*request.remove, *request.purge)),
         may_change=request.may_change,
@@ -291,7 +296,7 @@ def _judge(run: _Run, changes: list[Change]) -> None:
             name for name in held - set(run.journal.holds()) if not _is_selected(request.release, name, run.before)
         ),
     )
-    refused = [*judgement.refused(changes, allowed), *_other_versions(run, changes)]
+    refused = [*allowed_changes.refused(changes, allowed), *_other_versions(run, changes)]
     if refused:
         subject = ", ".join(map(str, (*request.install, *request.remove, *request.purge)))
         raise TransactionError(
@@ -303,7 +308,7 @@ def _judge(run: _Run, changes: list[Change]) -> None:
     comes = {
         change.name
         for change in changes
-        if change.after and judgement.is_selected(request.hold, change.name, change.after)
+        if change.after and package_selector.is_selected(request.hold, change.name, change.after)
     }
     moved = {change.name for change in changes if change.before or change.after}
     # A hold that the transaction releases and sets again does not change.
@@ -444,7 +449,7 @@ def _locks(run: _Run) -> list[str]:
         for change in run.result.changes
         if change.after
         and change.name not in files
-        and judgement.is_selected(run.request.hold, change.name, change.after)
+        and package_selector.is_selected(run.request.hold, change.name, change.after)
     ]
     return locks if locks and run.backend.locks_versions(run.result.changes) else []
 

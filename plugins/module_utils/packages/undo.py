@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     newest,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, Change
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import judgement
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import allowed_changes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal, JournalError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import host_files
@@ -159,8 +159,8 @@ def _install(begun: Begun, missing: dict[str, list[str]]) -> None:
     came = [name for name in backend.installed()["all"] if name not in begun.before["all"]]
     items = [Item(_qualified(name, copy, begun), version=_version(copy)) for name in missing for copy in missing[name]]
     steps = Steps(install=items, may_erase=True)
-    allowed = judgement.Allowed(install=frozenset(missing), remove=frozenset(came))
-    refused = judgement.refused(backend.simulate(steps, View()), allowed)
+    allowed = allowed_changes.Allowed(install=frozenset(missing), remove=frozenset(came))
+    refused = allowed_changes.refused(backend.simulate(steps, View()), allowed)
     if refused:
         raise PackageManagerError(
             f"Reinstalling the removed packages would also {'; '.join(refused)}, so they were not reinstalled."

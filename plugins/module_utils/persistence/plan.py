@@ -9,7 +9,7 @@ import dataclasses
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
@@ -214,33 +214,31 @@ def _files(host: Host, service: dict[str, t.Any], result: Plan) -> dict[str, str
     if text is not None:
         wanted[DROP_IN_FILE] = drop_in(text, USER if USER in (host.get("daemon_users") or []) else None)
     elif service.get("load_state") in (None, "not-found", "masked") or service.get("fragment_path") == UNIT_FILE:
-        is_own = (_content(host, UNIT_FILE) or "").startswith(_HEADER)
+        is_own = (observed_files.content(host, UNIT_FILE) or "").startswith(_HEADER)
         has_program = host["driver"]["runfile"] or is_own
         # A mask is a link to an empty file.
-        is_free = _content(host, UNIT_FILE) is None or _is_mask(host)
+        is_free = observed_files.content(host, UNIT_FILE) is None or _is_mask(host)
         if has_program and (is_own or is_free):
             wanted[UNIT_FILE] = _OWN_UNIT
             result.user = None if USER in (host.get("daemon_users") or []) else USER
-    return {path: content for path, content in wanted.items() if content != _content(host, path)}
+    return {path: content for path, content in wanted.items() if content != observed_files.content(host, path)}
 
 
 def _has_own_files(host: Host, service: dict[str, t.Any]) -> bool:
     """Return whether this role's unit files exist, or systemd still uses one that was removed."""
-    written = [(_content(host, path) or "").startswith(_HEADER) for path in (DROP_IN_FILE, UNIT_FILE)]
+    written = [(observed_files.content(host, path) or "").startswith(_HEADER) for path in (DROP_IN_FILE, UNIT_FILE)]
     return any(written) or DROP_IN_FILE in (service.get("drop_in_paths") or [])
 
 
 def _has_unit_file(host: Host) -> bool:
     """Return whether there is a unit behind a mask."""
-    return any(_content(host, path) for path in (*_PACKAGE_UNITS, UNIT_FILE))
+    return any(observed_files.content(host, path) for path in (*_PACKAGE_UNITS, UNIT_FILE))
 
 
 def _is_mask(host: Host) -> bool:
-    return _content(host, UNIT_FILE) == "" and host["services"].get(UNIT, {}).get("load_state") == "masked"
-
-
-def _content(host: Host, path: str) -> str | None:
-    return (host["files"].get(path) or {}).get("content")
+    return (
+        observed_files.content(host, UNIT_FILE) == "" and host["services"].get(UNIT, {}).get("load_state") == "masked"
+    )
 
 
 def _packaged_unit(host: Host, service: dict[str, t.Any]) -> str | None:
@@ -248,7 +246,7 @@ def _packaged_unit(host: Host, service: dict[str, t.Any]) -> str | None:
     fragment = service.get("fragment_path")
     if fragment and fragment not in _PACKAGE_UNITS:
         return None
-    return next((text for path in _PACKAGE_UNITS if (text := _content(host, path)) is not None), None)
+    return next((text for path in _PACKAGE_UNITS if (text := observed_files.content(host, path)) is not None), None)
 
 
 def _logical_lines(unit: str) -> str:

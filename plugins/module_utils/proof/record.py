@@ -12,7 +12,7 @@ import hashlib
 import json
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_file, docker_runtime
 
 if t.TYPE_CHECKING:
@@ -47,7 +47,7 @@ def key(host: Host, engines: t.Iterable[str], image: str) -> dict[str, str]:
         "gpus": " ".join(sorted(host["nvidia"]["gpus"])),
         "toolkit": toolkit["version"] or "",
         "specifications": _digest("\n".join(specifications)) if specifications else "",
-        "configuration": _digest((host["files"].get(config_file.PATH) or {}).get("content") or ""),
+        "configuration": _digest(observed_files.content(host, config_file.PATH) or ""),
         IMAGE: image,
     }
     for name in engines:
@@ -85,7 +85,7 @@ def dump(record: Record) -> str:
 
 def observed(host: Host) -> Record | None:
     """Return the record of a host."""
-    return read((host["files"].get(owned.CONTAINER_PROOF_RECORD) or {}).get("content"))
+    return read(observed_files.content(host, owned.CONTAINER_PROOF_RECORD))
 
 
 def reason(record: Record | None, current: t.Mapping[str, str], *, with_image: bool = True) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal, platform_data, reboot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
@@ -42,10 +42,10 @@ def present(
     if result.action != "none":
         decision = reboot.decision(host, request.reboot_policy, is_controller)
         decision["attempt"] = reboot.attempt(host, decision["ids"])
-        has_old_record = not decision["ids"] and _exists(host, owned.DRIVER_REBOOT_MARKER)
+        has_old_record = not decision["ids"] and observed_files.exists(host, owned.DRIVER_REBOOT_MARKER)
         # A driver that needs a reboot is verified after the reboot.
         can_verify = request.activate and not any(reason["driver"] for reason in host["reboot_reasons"])
-        verifies = can_verify and _exists(host, owned.DRIVER_UNVERIFIED_MARKER)
+        verifies = can_verify and observed_files.exists(host, owned.DRIVER_UNVERIFIED_MARKER)
     report = {
         "version": host["driver"]["loaded"] or host["driver"]["library"],
         "flavor": host["driver"]["kernel_module_flavor"] or result.flavor,
@@ -129,7 +129,3 @@ def removal(host: Host, platform: dict | None) -> dict[str, Any]:
         "not_rebooted_because": None,
     }
     return {**result, "report": report}
-
-
-def _exists(host: Host, path: str) -> bool:
-    return bool((host["files"].get(path) or {}).get("exists"))

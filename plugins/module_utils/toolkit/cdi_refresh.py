@@ -12,7 +12,7 @@ import dataclasses
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig
@@ -149,7 +149,7 @@ def _units(host: Host, result: Refresh, driver: str | None, *, makes_nodes: bool
 
 def output(host: Host) -> str:
     """Return the path of the specification that the service writes."""
-    found = _OUTPUT.findall((host["files"].get(ENVIRONMENT) or {}).get("content") or "")
+    found = _OUTPUT.findall(observed_files.content(host, ENVIRONMENT) or "")
     return found[-1] if found else SPECIFICATION
 
 
@@ -168,7 +168,7 @@ def _makes_nodes(host: Host, toolkit: str | None, *, installs: bool) -> bool:
     path = (host["services"].get(SERVICE) or {}).get("fragment_path")
     # One of the directories may be a link to the other.
     paths = [path, *UNIT_FILES] if path and not installs else []
-    texts = [(host["files"].get(name) or {}).get("content") for name in paths]
+    texts = [observed_files.content(host, name) for name in paths]
     text = next((text for text in texts if text), None)
     if text is not None:
         return _MAKES_NODES in text

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_file, cri_runtime, toml_text
@@ -132,7 +132,7 @@ def _containerd(result: Plan, host: Host, version: str, *, default_runtime: bool
     try:
         wanted = found.root
         if found.drop_in is not None:
-            known = config_file.read_record(_content(host, _RECORD), _RECORD)["keys"]
+            known = config_file.read_record(observed_files.content(host, _RECORD), _RECORD)["keys"]
             now = toml_text.parse(root or "")
             wanted = {**{key: now[key] for key in known if key in now}, **found.root}
         files = [_file(host, owned.CONTAINERD_DROP_IN, found.drop_in)]
@@ -180,7 +180,7 @@ def _change(host: Host, unit: str, files: list[File], action: str) -> Change:
     if service.get("active_state") != "active":
         return result
     since = service.get("active_since_us")
-    is_pending = (_content(host, _MARKERS[unit]) or "").strip() == str(since)
+    is_pending = (observed_files.content(host, _MARKERS[unit]) or "").strip() == str(since)
     # The record has no effect on the engine.
     if is_pending or any(file.path != _RECORD for file in result.files):
         result.action, result.marker, result.marker_file = action, since, _MARKERS[unit]
@@ -191,7 +191,7 @@ def _root_files(host: Host, wanted: t.Mapping[str, t.Any], *, is_imported: bool)
     """Return containerd's root file with the wanted keys, and the record of what they replaced."""
     seen = host["cri_files"]
     text = seen["containerd"].get(ROOT_FILE)
-    change = config_file.plan(text, _content(host, _RECORD), wanted, _RECORD)
+    change = config_file.plan(text, observed_files.content(host, _RECORD), wanted, _RECORD)
     new = change.text
     if not is_imported and new is not None:
         # containerd does not start if an imported file does not exist.
@@ -208,11 +208,7 @@ def _root_files(host: Host, wanted: t.Mapping[str, t.Any], *, is_imported: bool)
 
 def _file(host: Host, path: str, content: str | None) -> File:
     texts = {**host["cri_files"]["containerd"], **host["cri_files"]["crio"]}
-    return File(path, content, texts.get(path, _content(host, path)))
-
-
-def _content(host: Host, path: str) -> str | None:
-    return (host["files"].get(path) or {}).get("content")
+    return File(path, content, texts.get(path, observed_files.content(host, path)))
 
 
 def removal(host: Host, restart_policy: str) -> Plan:
@@ -220,7 +216,7 @@ def removal(host: Host, restart_policy: str) -> Plan:
     result = Plan()
     files = [_file(host, owned.CONTAINERD_DROP_IN, None)]
     try:
-        if files[0].former is not None or _content(host, _RECORD) is not None:
+        if files[0].former is not None or observed_files.content(host, _RECORD) is not None:
             files = [*_root_files(host, {}, is_imported=False), *files]
     except TomlError as error:
         result.problems.append(f"{ROOT_FILE} cannot be restored: {error}. Nothing was changed.")

@@ -12,7 +12,7 @@ import dataclasses
 import os
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import flags, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
@@ -87,12 +87,12 @@ def is_registered(host: Host) -> bool:
 def needs_restart(host: Host) -> bool:
     """Return whether the running Docker started before this role installed the hook."""
     docker = host["services"].get(UNIT) or {}
-    marker = (host["files"].get(owned.CONTAINER_TOOLKIT_RESTART_MARKER) or {}).get("content")
+    marker = observed_files.content(host, owned.CONTAINER_TOOLKIT_RESTART_MARKER)
     return docker.get("active_state") == "active" and (marker or "").strip() == str(docker.get("active_since_us"))
 
 
 def _state(host: Host) -> record.State:
-    return record.load_state((host["files"].get(_RECORD) or {}).get("content"), _RECORD)
+    return record.load_state(observed_files.content(host, _RECORD), _RECORD)
 
 
 def _foreign(host: Host, state: record.State, of_flags: list[str]) -> str | None:

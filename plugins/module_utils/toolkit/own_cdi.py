@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.staleness import REFRESH_UNIT as UNIT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
@@ -120,10 +120,10 @@ def plan(
             ]
         )
     result = OwnCdi(is_known=state.get("load_state") == "loaded")
-    if _content(host, owned.CDI_PROGRAM) != wanted:
+    if observed_files.content(host, owned.CDI_PROGRAM) != wanted:
         result.options = dict(OPTIONS)
     unit = _UNIT.format(unit=UNIT, python=host["python"] or "/usr/bin/python3", program=owned.CDI_PROGRAM)
-    if _content(host, owned.CDI_UNIT) != unit:
+    if observed_files.content(host, owned.CDI_UNIT) != unit:
         result.files[owned.CDI_UNIT] = unit
     # An interrupted run may have written the unit but not reloaded systemd.
     result.reload = bool(result.files) or bool(state.get("need_daemon_reload"))
@@ -194,7 +194,3 @@ def _obstacle(host: Host) -> str | None:
             "none; remove these files to change this"
         )
     return None
-
-
-def _content(host: Host, path: str) -> str | None:
-    return (host["files"].get(path) or {}).get("content")

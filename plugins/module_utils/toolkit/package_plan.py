@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
@@ -244,7 +244,7 @@ def _pin(case: _Case, work: Transaction, definition: dict[str, t.Any]) -> None:
     if case.host["apt"] is None:
         return
     path, content = owned.CONTAINER_TOOLKIT_APT_PREFERENCES, repository.preference(definition, UNIT)
-    if (case.host["files"].get(path) or {}).get("content") != content:
+    if observed_files.content(case.host, path) != content:
         work.files = [{"path": path, "state": "present", "content": content}]
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
@@ -78,8 +78,8 @@ class Removal:
 
 def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
     """Return what to remove, and why it is not possible. `restart_policy`: that of role container_engine."""
-    result = Removal(record=_exists(host, owned.CONTAINER_TOOLKIT_RECORD))
-    result.proof = _exists(host, owned.CONTAINER_PROOF_RECORD)
+    result = Removal(record=observed_files.exists(host, owned.CONTAINER_TOOLKIT_RECORD))
+    result.proof = observed_files.exists(host, owned.CONTAINER_PROOF_RECORD)
     found, path = package_plan.found_on(host), owned.CONTAINER_TOOLKIT_RECORD
     recorded = packages_record.possibly_installed(host, path, list(host["installed_packages"]))
     known = packages_record.read(host, path)
@@ -89,10 +89,10 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
         result.revokes = docker_runtime.is_registered(host)
     except DaemonConfigError as error:
         result.problems.append(str(error))
-    result.drop_ins = [owned.CDI_REFRESH_DROP_IN] if _exists(host, owned.CDI_REFRESH_DROP_IN) else []
+    result.drop_ins = [owned.CDI_REFRESH_DROP_IN] if observed_files.exists(host, owned.CDI_REFRESH_DROP_IN) else []
     if _BASE in result.packages:
         specification = staleness.real(cdi_refresh.output(host))
-        result.files = [path for path in (config_file.PATH, _CONFIG_RECORD) if _exists(host, path)]
+        result.files = [path for path in (config_file.PATH, _CONFIG_RECORD) if observed_files.exists(host, path)]
         if specification in [staleness.real(spec["path"]) for spec in host["cdi_specs"]]:
             result.files.append(specification)
         units = {unit: host["services"].get(unit) or {} for unit in cdi_refresh.UNITS}
@@ -101,7 +101,7 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
             for unit, state in units.items()
             if state.get("unit_file_state") == "enabled" or state.get("active_state") == "active"
         ]
-    elif _exists(host, _CONFIG_RECORD):
+    elif observed_files.exists(host, _CONFIG_RECORD):
         _restore(host, result)
     number = coexistence.running(host, "docker")
     if number and (result.packages or result.revokes):
@@ -150,7 +150,3 @@ def _restore(host: Host, result: Removal) -> None:
         result.config = config_file.observed(host, {})
     except TomlError as error:
         result.problems.append(f"{config_file.PATH} cannot be restored: {error}. Nothing was changed.")
-
-
-def _exists(host: Host, path: str) -> bool:
-    return bool((host["files"].get(path) or {}).get("exists"))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,25 @@ def test_no_file_is_too_long():
     sources = [*SOURCES, *(path for path in PLUGINS.rglob("*.py") if MODULE_UTILS not in path.parents)]
     sizes = {str(path.relative_to(PLUGINS)): code_lines(path.read_text(encoding="utf-8")) for path in sources}
     assert {name: size for name, size in sizes.items() if size > MOST_LINES} == {}
+
+
+def named_files(text: str) -> set[str]:
+    """Return the paths of module_utils in the tables of a page: `a/b.py`, and `a/` (`b.py`, `c.py`)."""
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    found = set()
+    for row in rows:
+        found.update(re.findall(r"`(?:plugins/module_utils/)?(\w+/[\w*]+\.py)`", row))
+        for folder, names in re.findall(r"`(?:plugins/module_utils/)?(\w+/)` \(([^)]*)\)", row):
+            found.update(folder + name for name in re.findall(r"`([\w*]+\.py)`", names))
+    return found
+
+
+def test_named_files_are_found_in_every_form():
+    text = "`no/table.py`\n| a | `x/` (`b.py`, text `c_*.py`) |\n| d | `plugins/module_utils/x/e.py`; f: `x/g.py` |\n"
+    assert named_files(text) == {"x/b.py", "x/c_*.py", "x/e.py", "x/g.py"}
+
+
+def test_contributing_names_only_existing_files():
+    named = named_files((PLUGINS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert sorted(name for name in named if not list(MODULE_UTILS.glob(name))) == []
+    assert len(named) > 100

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Item
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.judgement import Selector
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.package_selector import Selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import Result, TransactionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction

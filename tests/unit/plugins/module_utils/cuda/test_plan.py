@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.plan import PROFILE_FILE, profile
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import judgement
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
@@ -153,10 +153,10 @@ def test_the_module_accepts_the_transaction(key: str) -> None:
 
 
 def test_the_transaction_never_installs_or_changes_the_driver() -> None:
-    kept = [judgement.selector(text) for text in nvidia(bare(), "12.6")["transaction"]["keep"]]
+    kept = [package_selector.parse(text) for text in nvidia(bare(), "12.6")["transaction"]["keep"]]
 
     def is_kept(name: str, version: str) -> bool:
-        return judgement.is_selected(kept, name, version)
+        return package_selector.is_selected(kept, name, version)
 
     assert is_kept("libcuda1", "580.95.05-1")
     assert is_kept("nvidia-driver-cuda", "3:580.95.05-1.el9")

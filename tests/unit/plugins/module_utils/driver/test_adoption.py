@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import drive
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import judgement
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
@@ -84,12 +84,12 @@ def planned(key: str, there: dict, **request) -> Plan:
 
 def newly_held(there: dict, result: Plan) -> list[str]:
     """Return the packages that the transaction holds."""
-    selectors = [judgement.selector(text) for text in result.todo.transaction.hold]
+    selectors = [package_selector.parse(text) for text in result.todo.transaction.hold]
     packages = there["packages"].items()
     return sorted(
         name
         for name, package in packages
-        if not package["held"] and judgement.is_selected(selectors, name, package["version"])
+        if not package["held"] and package_selector.is_selected(selectors, name, package["version"])
     )
 
 

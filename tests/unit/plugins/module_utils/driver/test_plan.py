@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import judgement
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
@@ -37,7 +37,7 @@ def offers(key: str, request: dict, *versions: str, **more) -> dict:
 
 def selects(options: list[str], name: str, version: str = NEW) -> bool:
     """Return whether an option of module package_transaction selects a package."""
-    return judgement.is_selected(map(judgement.selector, options), name, version)
+    return package_selector.is_selected(map(package_selector.parse, options), name, version)
 
 
 VERSION = {"debian-12": NEW, "debian-13": "550.163.01-2"}

@@ -313,7 +313,7 @@ def test_a_repair_alone_leaves_no_record(host: Host) -> None:
     assert not host.recorded()
 
 
-# --- judgement ----------------------------------------------------------------------------------------------------
+# --- allowed changes ----------------------------------------------------------------------------------------------
 
 BOTH = {"app": "1.0-1", "lib": "1.0-1"}
 
@@ -345,7 +345,7 @@ BOTH = {"app": "1.0-1", "lib": "1.0-1"}
         ({"install": ["app=2.0", "lib=1.0"], "may_change": ["*"]}, "(requested: lib=1.0)"),
     ],
 )
-def test_judgement(host: Host, options: dict, message: str | None) -> None:
+def test_allowed_changes(host: Host, options: dict, message: str | None) -> None:
     host.manager.packages.update(BOTH)
     before = host.snapshot()
     for check_mode in (True, False):
@@ -365,7 +365,7 @@ def test_judgement(host: Host, options: dict, message: str | None) -> None:
         (["1.0-1", "3.0-1"], "install lib 3.0-1 (requested: lib=1.0-1, lib=2.0-1)"),
     ],
 )
-def test_judgement_of_two_versions_of_a_package(host: Host, monkeypatch, versions: list[str], message) -> None:
+def test_two_versions_of_a_package(host: Host, monkeypatch, versions: list[str], message) -> None:
     # dnf installs the headers of each kernel beside the others.
     changes = [Change("lib", "install", None, version, "amd64") for version in versions]
     monkeypatch.setattr(host.manager, "simulate", lambda *_given, **_more: changes)

@@ -12,7 +12,11 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import item
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import judgement, recorded_removal, transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    package_selector,
+    recorded_removal,
+    transaction,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import Repository
@@ -37,7 +41,7 @@ KEY, OTHER_KEY = packets(b"k"), packets(b"o")
 
 def request(**options: Any) -> transaction.Request:
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-    values.update({name: tuple(map(judgement.selector, options[name])) for name in SELECTORS if name in options})
+    values.update({name: tuple(map(package_selector.parse, options[name])) for name in SELECTORS if name in options})
     if "install" in options:
         values["install"] = tuple(map(item, options["install"]))
     return transaction.Request(**{"lock_timeout": 0, **values})

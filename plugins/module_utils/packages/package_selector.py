@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judge a simulated transaction: find the changes that are not allowed."""
+"""Selectors of packages: the entries of the options `may_change`, `keep` and `hold`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,6 @@ import re
 from collections.abc import Iterable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import (
-    INSTALL,
-    REMOVE,
-    UPGRADE,
-    Change,
-)
 
 
 class SelectorError(Exception):
@@ -50,7 +44,7 @@ def _matches(pattern: str, text: str, search: object) -> bool:
     return fnmatch.fnmatchcase(text, pattern)
 
 
-def selector(text: str) -> Selector:
+def parse(text: str) -> Selector:
     """Parse `name` or `name=version`."""
     name, _sign, version = text.partition("=")
     if not name.startswith("~"):
@@ -74,42 +68,3 @@ def selector(text: str) -> Selector:
 def is_selected(selectors: Iterable[Selector], name: str, *versions: str | None) -> bool:
     """Return whether one of the selectors selects a package in one of the versions."""
     return any(item.selects(name, version) for item in selectors for version in versions or (None,))
-
-
-@dataclasses.dataclass(frozen=True)
-class Allowed:
-    """What a transaction may do besides the installation of new packages."""
-
-    # The packages that the user asked to install, and those to remove.
-    install: frozenset[str] = frozenset()
-    remove: frozenset[str] = frozenset()
-    # Installed packages that may also be changed or removed.
-    may_change: tuple[Selector, ...] = ()
-    # Whether any installed package may be upgraded for a dependency.
-    may_upgrade: bool = False
-    # Packages that the transaction must neither change nor install.
-    keep: tuple[Selector, ...] = ()
-    # Held packages that the transaction does not release.
-    held: frozenset[str] = frozenset()
-
-
-def refused(changes: Iterable[Change], allowed: Allowed) -> list[str]:
-    """Describe the changes that are not allowed, each with the reason."""
-    reasons = ((change, _reason(change, allowed)) for change in changes)
-    return [f"{change} ({reason})" for change, reason in reasons if reason]
-
-
-def _reason(change: Change, allowed: Allowed) -> str | None:
-    """Return why a change is not allowed, or None."""
-    name = change.name
-    if change.action != INSTALL and name in allowed.held:
-        return "held"
-    if name in (allowed.remove if change.action == REMOVE else allowed.install):
-        return None
-    if is_selected(allowed.keep, name, change.before, change.after):
-        return "in keep"
-    if change.action == INSTALL or is_selected(allowed.may_change, name, change.before, change.after):
-        return None
-    if change.action == UPGRADE and allowed.may_upgrade:
-        return None
-    return "not in may_change"
