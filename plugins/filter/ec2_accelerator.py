@@ -97,8 +97,8 @@ def ec2_accelerator(instance_type: t.Any) -> dict[str, t.Any]:
     """Describe the accelerators of an instance type."""
     if not isinstance(instance_type, str) or not instance_type:
         raise AnsibleFilterError(
-            f"gpufleet.hosts.ec2_accelerator got {instance_type!r} instead of an EC2 instance type. Pass a text such "
-            "as p5.48xlarge."
+            f"gpufleet.hosts.ec2_accelerator got {instance_type!r} instead of an EC2 instance type. Pass a string "
+            "such as p5.48xlarge."
         )
     result = groups.with_groups(str(instance_type), instance_families.describe(instance_type))
     if result["message"]:

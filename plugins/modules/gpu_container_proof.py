@@ -13,8 +13,8 @@ description:
   - Starts a container by each way in which an engine of the host gives GPUs to containers - Docker's C(--gpus all),
     NVIDIA's runtime, CDI, and the driver volume. In each container, NVML must show exactly the GPUs of the host, and
     CUDA must compute on each of them, like M(gpufleet.hosts.nvidia_cuda_probe) does. Then it removes the container.
-  - The image comes from no registry. By default, the module builds it from the Python of the host and the libraries of
-    this Python.
+  - The image does not come from a registry. By default, the module builds it from the Python of the host and the
+    libraries of this Python.
   - Playbook C(gpufleet.hosts.site) runs the module after changes, and after each boot.
 attributes:
   check_mode:
@@ -35,7 +35,7 @@ attributes:
 options:
   state:
     description:
-      - V(present) proves the GPUs.
+      - V(present) runs the proof.
       - V(absent) removes the record, the images that the module built, and the containers of an interrupted proof. It
         fails if an engine of the last proof is installed but does not answer.
     type: str
@@ -43,9 +43,9 @@ options:
     default: present
   engines:
     description:
-      - The engines to prove. An engine of this list that does not answer is an error. For Podman, which is often
+      - The engines to test. An engine of this list that does not answer is an error. For Podman, which is often
         installed without being used, it is only a warning if another engine of the list answers.
-      - By default, the module proves each engine that answers, and containerd only on a host without Docker.
+      - By default, the module tests each engine that answers, and containerd only on a host without Docker.
       - The module uses containerd through its client C(ctr), in a namespace of its own.
     type: list
     elements: str
@@ -60,7 +60,7 @@ options:
     type: str
     default: ""
   isolations:
-    description: Isolations that an engine must offer. Others are proved if an engine offers them.
+    description: Isolations that an engine must offer. Other isolations are tested if an engine offers them.
     type: list
     elements: str
     choices: [cdi, device_requests, runtime, volume]
@@ -69,7 +69,7 @@ options:
     description:
       - What the result depends on, such as the versions of driver and engine. If the last proof passed with the same
         key, the module starts nothing.
-      - Without a key, the module proves the GPUs and writes no record.
+      - Without a key, the module runs the proof and writes no record.
     type: dict
 notes:
   - The module requires root.
@@ -229,7 +229,7 @@ def _present(module: AnsibleModule, run: Any) -> dict[str, Any]:
                 result = prove.prove(clients, host, params["image"], params["isolations"])
             else:
                 result = prove.Result()
-                module.warn(f"The GPUs were not proved in a container: {engines.obstacle('containerd')}.")
+                module.warn(f"The proof in a container was skipped: {engines.obstacle('containerd')}.")
         if key is None and last is None:
             # Without a record, nothing says that the image is there.
             for client in clients:
@@ -252,12 +252,12 @@ def _engines(module: AnsibleModule, engines: on_host.Engines) -> list[str]:
         if obstacle is None or (name == "containerd" and not engines.is_installed(name)):
             continue
         if name != "podman" or not found:
-            raise EngineError(f"The GPUs cannot be proved in a container of {name}: {obstacle}")
+            raise EngineError(f"The proof cannot run in a container of {name}: {obstacle}")
         # Without a daemon, an installed Podman does not mean that somebody uses it.
-        module.warn(f"The GPUs were not proved in a container of {name}: {obstacle.rstrip('.')}.")
+        module.warn(f"The proof in a container of {name} was skipped: {obstacle.rstrip('.')}.")
     if not found and not requested:
         texts = "; ".join(f"{name}: {text}" for name, text in obstacles.items())
-        raise EngineError(f"The GPUs cannot be proved in a container, because no engine answers ({texts}).")
+        raise EngineError(f"The proof cannot run in a container, because no engine answers ({texts}).")
     return [name for name in found if requested or name != "containerd" or "docker" not in found]
 
 

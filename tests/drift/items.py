@@ -69,7 +69,7 @@ _WITHOUT_ITEMS = (
     r"refresh the CDI specification .+",
     r"reload systemd( and restart .+)?",
     r"configure nvidia-persistenced\.service after .+ installed",
-    r"prove the GPUs in a container of .+",
+    r"prove that containers of .+ see the GPUs",
 )
 # Texts about items that come with a package, or are known only afterwards: part, kinds, pattern.
 _LATER = (

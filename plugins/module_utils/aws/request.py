@@ -162,8 +162,8 @@ def _fail_unless_default_image_fits(value: str, found: Accelerator) -> None:
         )
     if found["fraction"] != 1:
         raise RequestError(
-            f"aws_instance_type is {value}, which has a part of a GPU. The default image may not have the GRID driver "
-            f"that {found['family']} needs. Set aws_instance_image or aws_instance_image_id."
+            f"aws_instance_type is {value}, which has only a fraction of a GPU. The default image may not have the "
+            f"GRID driver that {found['family']} needs. Set aws_instance_image or aws_instance_image_id."
         )
 
 
@@ -188,8 +188,8 @@ def _user(image: str) -> str:
         if system in image:
             return user
     if image:
-        raise RequestError(f"The user of image {image} is unknown. Set aws_instance_user to the user for SSH.")
-    raise RequestError("aws_instance_user is not set. With aws_instance_image_id, set it to the user for SSH.")
+        raise RequestError(f"The SSH user of image {image} is unknown. Set aws_instance_user.")
+    raise RequestError("aws_instance_image_id is set, but aws_instance_user is not. Set it to the image's SSH user.")
 
 
 def _security_groups(value: t.Any) -> list[str]:

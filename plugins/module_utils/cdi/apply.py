@@ -108,8 +108,8 @@ def _refuse_other_kind(path: str, text: str, kind: str) -> None:
         return
     if present != kind:
         raise cdi_file.FileError(
-            f"path={path} is the specification of {present}, and this task would replace it by one of {kind}. Set "
-            "another `path`, or do not set `path`."
+            f"path={path} is the specification of {present}, but this task would replace it with a specification of "
+            f"{kind}. Set another `path`, or remove the option."
         )
 
 

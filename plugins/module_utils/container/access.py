@@ -117,7 +117,7 @@ def access(
             env=_disable_nvidia_runtime(env),
             warnings=tuple(
                 f"volume {volume} covers directories in which the driver's libraries would be mounted. Only processes "
-                "with the container's LD_LIBRARY_PATH find them: not those of `su -`, sudo and sshd."
+                "with the container's LD_LIBRARY_PATH find the libraries. Processes of `su -`, sudo and sshd do not."
                 for volume in covering
             ),
         )

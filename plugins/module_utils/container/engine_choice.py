@@ -66,8 +66,8 @@ def remote_docker(
         )
     if tls:
         return (
-            f"{where} uses TLS, through which this module cannot read Docker's containers. Use Docker's socket "
-            "instead, for example unix:///var/run/docker.sock."
+            f"{where} uses TLS, but this module cannot query Docker over TLS. Use Docker's socket instead, "
+            "for example unix:///var/run/docker.sock."
         )
     return None
 

@@ -84,8 +84,8 @@ class GpuUse:
         unlisted = list(dict.fromkeys(str(unit.gpu) for unit in units if unit.gpu.uuid in self.unlisted))
         if unlisted:
             found.append(
-                f"the driver does not list the processes on {', '.join(unlisted)}. Only those that have its device "
-                "node and /dev/nvidia-uvm open count."
+                f"the driver does not list the processes on {', '.join(unlisted)}. Only processes that have both the "
+                "device node of the GPU and /dev/nvidia-uvm open are counted."
             )
         if self.rootless_users:
             found.append(

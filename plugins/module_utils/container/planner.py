@@ -213,7 +213,7 @@ class Planner:
                 f"image {reference} is not pulled in check mode, so its requirements are not checked."
                 if image is None
                 else f"pull=always: check mode pulls nothing, so the prediction is for the local image {reference}. "
-                "A newer image recreates the container."
+                "If the registry has a newer image, a run outside check mode recreates the container."
             )
             return None
         return container_options.pull_call(name, self._user_options, reference, always=policy == "always")
@@ -393,7 +393,7 @@ class Planner:
             raise PlanError(
                 f"name={self._name} is ambiguous: the identifier of container {other} begins with it, and "
                 f"{self._engine.name}'s module would change that container. Use a name that contains a dash or a "
-                f"letter after f, or recreate {other}."
+                f"letter from g to z (identifiers are hexadecimal), or recreate {other}."
             )
 
     def _plan_container(self, image: Image | None, assignment: Assignment) -> dict[str, Any]:

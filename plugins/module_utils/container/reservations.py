@@ -88,8 +88,8 @@ class Reservations:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise ReservationError(
-                f"The lock file {path} cannot be opened: {error.strerror}. Become root, or give the user a runtime "
-                "directory (loginctl enable-linger)."
+                f"The lock file {path} cannot be opened: {error.strerror}. Set become: true, or give the user a "
+                "runtime directory (loginctl enable-linger)."
             ) from error
         try:
             self._acquire(handle, path)

@@ -70,7 +70,7 @@ def _unsupported_option(shown: str, key: str) -> str:
     """Report an option that this dockerd does not have. dockerd names the options in `proxies` without that key."""
     known = f"proxies.{key}" if key in PROXIES else key
     if known.partition(".")[0] in KNOWN_OPTIONS:
-        return f"{known}: {shown} has no such option, but other versions do. Remove the option, or change dockerd."
+        return f"{known}: {shown} has no such option, but other versions do. Remove it, or use another Docker version."
     return unknown_option(f"{key}: {shown}", key)
 
 

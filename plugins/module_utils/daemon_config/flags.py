@@ -220,8 +220,8 @@ def conflicts(config: dict[str, t.Any], flags: list[Flag], path: str, unit: str 
         if node is ABSENT or flag.key in _ALLOWED_TWICE:
             continue
         found.append(
-            f'"{flag.key}" would be set twice, so dockerd would not start: by {flag.text} in {flag.place} ({unit}) '
-            f"and to {managed_keys.shown(node)} in {path}. {_removal(flag, unit)}, or remove "
+            f'"{flag.key}" would be set twice, so dockerd would not start: by the flag {flag.text} in {flag.place} '
+            f"({unit}), and to {managed_keys.shown(node)} in {path}. {_removal(flag, unit)}, or remove "
             f'"{flag.key}" from the options and from the file.'
         )
     return found

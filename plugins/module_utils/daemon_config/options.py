@@ -337,7 +337,7 @@ def _object_problems(key: str, value: dict[str, t.Any]) -> list[str]:
 def _runtime_problems(name: str, runtime: dict[str, t.Any]) -> list[str]:
     found = []
     if not runtime.get("path") and not runtime.get("runtimeType"):
-        found.append(f"{name}: dockerd has no program to run. Set path or runtimeType.")
+        found.append(f"{name}: the runtime has neither path nor runtimeType. Set one of them.")
     if runtime.get("args"):
         found.append(f"{name}.args: dockerd ignores this key. Use runtimeArgs.")
     return found

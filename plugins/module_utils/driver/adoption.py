@@ -44,8 +44,8 @@ def adopt(case: Case) -> None:
     case.result.flavor = flavor = driver["kernel_module_flavor"] or driver["on_disk_flavor"]
     if version is None:
         raise Refused(
-            "nvidia_driver_source is preinstalled, but the driver on this host consists of packages only, without a "
-            "library or a kernel module. Complete its installation first, or set another source."
+            "nvidia_driver_source is preinstalled, but the driver packages on this host contain neither the driver's "
+            "library nor a kernel module. Complete the installation first, or set another source."
         )
     if driver["on_disk"] and not (driver["library"] or driver["library_path"]):
         raise Refused(

@@ -152,8 +152,8 @@ def _check_provided(case: Case, data: dict, branch: str) -> None:
     oldest = data.get("oldest_branch")
     if oldest and int(branch) < int(oldest):
         raise Refused(
-            f"{_setting(case.request)}, but source {source} starts with branch {oldest} on this platform. Request "
-            f"branch {oldest} or newer, or set another nvidia_driver_source."
+            f"{_setting(case.request)}, but the oldest branch of source {source} on this platform is {oldest}. "
+            f"Request branch {oldest} or newer, or set another nvidia_driver_source."
         )
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decides whether a package is part of the NVIDIA driver, and which installed packages a new driver replaces.
 
-`is_part_of_driver` and the platform's rules for packages give the answer; everything else here selects by them.
+`is_part_of_driver` and the platform's rules for packages decide this. All other functions here use them.
 
 Package names change with the branch: fabric manager, NSCQ and IMEX have new names from 580 on, and on Ubuntu all
 packages from 590 on. A package and its successor contain the same files, and not all of them declare the conflict.
@@ -77,7 +77,7 @@ def is_of_source(
 
 
 def source_of_packages(host: Host, platform: dict | None, is_recorded: bool = False) -> tuple[str | None, bool]:
-    """Return the source of the installed driver packages, and whether it is more than a conclusion from their names.
+    """Return the source of the installed driver packages, and whether it is known or only guessed from their names.
 
     The source is None without driver packages and for packages of another vendor. If a role's record has the packages
     (`is_recorded`), they are from one of the platform's sources, unless the user replaced the modules.
@@ -133,7 +133,7 @@ def modules_of_no_source(host: Host, platform: dict | None) -> list[str]:
 
 
 def is_of_vendor(host: Host, platform: dict | None) -> bool:
-    """Return whether this role installed the driver of the distribution's vendor. It adopts such drivers of others."""
+    """Return whether this role installed the vendor's driver. The role adopts one that somebody else installed."""
     data = _of_vendor(platform)
     if data is None or packages_record.is_abandoned(host, packages_record.DRIVER):
         return False

@@ -35,7 +35,7 @@ def installed(host: Host, platform: dict | None) -> str | None:
 
 
 def _of_packages(host: Host, platform: dict | None) -> tuple[str | None, bool]:
-    """Return the source of the installed driver packages, and whether it is more than a conclusion from their names.
+    """Return the source of the installed driver packages, and whether it is known or only guessed from their names.
 
     If the package manager does not know the source, this role's record decides: it has NVIDIA's repository if the
     driver came from there.
@@ -150,7 +150,7 @@ def choose(case: Case, installed: str | None) -> str:
                 why = f"Secure Boot is enabled, and {vendor} signs kernel modules that this host's kernel trusts"
             case.result.reasons.append(f"source {source}: {why}")
             return source
-        case.result.reasons.append(f"not source {source}: {obstacle}")
+        case.result.reasons.append(f"source {source} is not used: {obstacle}")
     # The refusal for the preferred source is the most useful one.
     del case.result.reasons[:]
     return order[0]
@@ -185,7 +185,7 @@ def _why_kept(case: Case, installed: str) -> str:
                 "keeps this driver"
             )
         return f"the installed driver packages come from another vendor ({found}); the role keeps this driver"
-    return "a driver was already installed by the image or by hand; the role keeps this driver"
+    return "the driver came with the image or was installed manually; the role keeps this driver"
 
 
 def _with_origins(case: Case, names: list[str]) -> str:

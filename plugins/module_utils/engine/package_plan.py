@@ -142,7 +142,7 @@ def source_of(package: str, engine: t.Mapping[str, t.Any]) -> str | None:
 
 
 def _replaces(case: _Case, result: Packages) -> bool:
-    """Return whether the role replaces the installed engine. Refuse an engine of another origin without leave."""
+    """Return whether the role replaces the installed engine. Refuse an engine of another origin without permission."""
     found, request = case.found, case.request
     if not found.origin or request.source in ("auto", "preinstalled", found.origin):
         return False

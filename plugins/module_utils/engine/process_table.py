@@ -46,7 +46,7 @@ Numbers = Callable[[str], "tuple[int, int] | None"]
 class Container:
     """A container in the process table.
 
-    `identifiers`: its ID after those of the containers around it. `name` is known for conmon, the monitor of Podman.
+    `identifiers`: the IDs of the enclosing containers, then its own. `name` is known for conmon, the monitor of Podman.
     `user`: the user of a rootless engine, else empty. `pod`: the UID of its Kubernetes pod.
     `minors`, `capability_minors`: the GPU nodes and the capability nodes of MIG in its own /dev. Both are empty if its
     /dev is that of the host. `privileged`: whether it has all capabilities, so that its nodes say nothing.

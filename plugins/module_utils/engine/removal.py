@@ -45,7 +45,7 @@ _SOURCES = ("distribution", "docker")
 class Removal:
     """What the role removes. `packages` must not stay. `service`: the unit to stop and disable, or None.
 
-    `revokes`: the role has options in daemon.json. `options`: the options that it then keeps, none.
+    `revokes`: the role has options in daemon.json. `options`: the options to keep, always empty.
     """
 
     revokes: bool = False

@@ -136,7 +136,7 @@ def report(
     if named:
         lines.append(f"The message names {', '.join(named)}.")
     elif waiting:
-        lines.append(f"The {'restart' if was_restarted else 'reload'} was to apply {', '.join(waiting)}.")
+        lines.append(f"The {'restart' if was_restarted else 'reload'} was meant to apply {', '.join(waiting)}.")
     elif changed:
         lines.append(f"The run changed {', '.join(changed)}.")
     lines.append(_outcome(undone, applied, was_restarted=was_restarted, is_up=is_up))

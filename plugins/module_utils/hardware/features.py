@@ -55,7 +55,7 @@ def extras(features: Iterable[str], channels: Iterable[int], env: Mapping[str, s
     directory = env.get(PIPE_VARIABLE) or PIPE_DIRECTORY
     if not os.path.isdir(os.path.join(root, directory.lstrip("/"))):
         raise FeatureError(
-            f"features=mps: the directory {directory} does not exist. Start the daemon of MPS with "
+            f"features=mps: the directory {directory} does not exist. Start the MPS daemon with "
             f"`nvidia-cuda-mps-control -d`, or set {PIPE_VARIABLE} in env to the directory of your daemon."
         )
     volumes.append(f"{directory}:{directory}")

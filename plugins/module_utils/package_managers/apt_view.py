@@ -98,7 +98,7 @@ def _stems(path: str, text: str) -> set[str]:
 
 
 def list_stem(uri: str, suite: str) -> str:
-    """Return how the names of the package lists of a suite begin."""
+    """Return the prefix of the names of the package lists of a suite."""
     bare = re.sub(r"^[a-z+-]+:/*(?:[^/@]*@)?", "", uri).rstrip("/")
     # A suite that ends with a slash is a path below the URL.
     path = f"{bare}/{suite.lstrip('/')}" if suite.endswith("/") else f"{bare}/dists/{suite}/"

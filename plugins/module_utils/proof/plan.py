@@ -51,10 +51,10 @@ def plan(host: Host, names: list[str], image: str, isolations: list[str], *, upc
     key = record.key(host, names, image)
     reason = upcoming or record.reason(record.observed(host), key)
     result = Plan(
-        names, image, isolations, key, reason=reason or "containers have shown the GPUs since the last change"
+        names, image, isolations, key, reason=reason or "nothing has changed since the last proof, which passed"
     )
     if reason:
-        result.changes.append(f"prove the GPUs in a container of {' and '.join(names)}")
+        result.changes.append(f"prove that containers of {' and '.join(names)} see the GPUs")
     return result
 
 

@@ -106,7 +106,7 @@ def prove(clients: Sequence[Client], host: Host, image: str, isolations: Sequenc
     expected = verdict.read(*host.run_program("--no-cuda"))
     if expected.error or not expected.uuids():
         reason = expected.error or "NVML shows no GPU and no MIG device that a container can use"
-        result.problems.append(f"The GPUs cannot be proved in a container: on the host, {reason.rstrip('.')}.")
+        result.problems.append(f"The proof cannot run in a container: on the host, {reason.rstrip('.')}.")
         return result
     of_host: list[Mapping[str, Any] | None] = []
 

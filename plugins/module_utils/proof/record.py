@@ -91,7 +91,7 @@ def observed(host: Host) -> Record | None:
 def reason(record: Record | None, current: t.Mapping[str, str], *, with_image: bool = True) -> str | None:
     """Return why the host needs a proof, or None if the record is current and the proof passed."""
     if record is None:
-        return "no container has shown its GPUs yet"
+        return "no proof has run yet"
     if record.passed is None:
         return "the last proof was interrupted"
     if not record.passed:

@@ -71,7 +71,7 @@ def read(status: int, output: str) -> Seen:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a road. `problem`: why it is not proved, as sentences. `cuda`: passed, or why it was not probed."""
+    """The result of a road. `problem`: why the proof failed, as sentences. `cuda`: passed, or why it was not probed."""
 
     road: Road
     uuids: list[str]
@@ -92,7 +92,7 @@ def judge(road: Road, expected: Seen, seen: Seen, host_cuda: Callable[[], Mappin
     if seen.error:
         return Verdict(road, uuids, NOT_PROBED, _problem(road, f"fails: {seen.error}", wanted, uuids))
     if uuids != wanted:
-        return Verdict(road, uuids, NOT_PROBED, _problem(road, "sees other GPUs than the host", wanted, uuids))
+        return Verdict(road, uuids, NOT_PROBED, _problem(road, "does not see the same GPUs as the host", wanted, uuids))
     if seen.by_smi:
         return Verdict(road, uuids, f"{NOT_PROBED}: the image has no Python")
     if seen.cuda is None or seen.cuda["passed"]:

@@ -202,8 +202,8 @@ def _suite_problem(given: Mapping[str, Any], place: str) -> str | None:
         )
     if not suite.endswith("/") and not components:
         return (
-            f"{place}.suite is {suite}, but {place}.components is not set. Set the components of the suite, or end a "
-            "path with a slash."
+            f"{place}.suite is {suite}, but {place}.components is not set. Set the components. If the suite is a "
+            "path, end it with a slash."
         )
     return None
 
@@ -240,10 +240,10 @@ def _conflict(found: list[Repository], manager: str) -> str | None:
         for earlier, other in enumerate(found[:number]):
             first = f"repositories[{earlier}]"
             if repository.name == other.name:
-                return f"{place}.name is {other.name}, the name of {first}. Set another name, or remove one of them."
+                return f"{place}.name is {other.name}, like that of {first}. Set another name, or remove one of them."
             if _location(repository) == _location(other):
                 return (
-                    f"{place}.url is {url_logins.plain(repository.url)}, the URL of {first} ({other.name}). Define "
+                    f"{place}.url is {url_logins.plain(repository.url)}, like that of {first} ({other.name}). Define "
                     "each repository once."
                 )
             shared = _shared(repository, other) if manager == "apt" else None

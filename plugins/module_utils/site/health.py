@@ -210,8 +210,8 @@ def _old_proof(host: Host) -> list[str]:
     if reason is None:
         return []
     return [
-        f"Containers have not proved their GPUs for the current state of the host: {reason}. {_SITE}, or set "
-        "verify_container to true."
+        "The proof that containers see the GPUs has not passed in the current state of the host: "
+        f"{reason}. {_SITE}, or set verify_container to true."
     ]
 
 
@@ -324,13 +324,13 @@ def _notes(host: Host, facts: dict[str, t.Any]) -> list[str]:
     if off:
         found.append(
             "The CDI specification becomes stale with the next driver and is missing after a reboot, because "
-            f"{' and '.join(off)} of NVIDIA's container toolkit {'is' if len(off) == 1 else 'are'} off. Run playbook "
-            "gpufleet.hosts.site, or mask the units."
+            f"{' and '.join(off)} of NVIDIA's container toolkit {'is' if len(off) == 1 else 'are'} not enabled. Run "
+            "playbook gpufleet.hosts.site, or mask the units."
         )
     if own_cdi.is_off(host):
         found.append(
-            f"The CDI specification is missing after a reboot, because {own_cdi.UNIT} is off. Run playbook "
-            "gpufleet.hosts.site."
+            f"The CDI specification is missing after a reboot, because {own_cdi.UNIT} is not enabled. Run "
+            "playbook gpufleet.hosts.site."
         )
     changed = [name for name, service in host["services"].items() if service.get("need_daemon_reload")]
     if changed:

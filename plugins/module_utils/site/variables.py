@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The variables of all roles, and the check for names that look like one but are none."""
+"""The variables of all roles, and the check for unknown names that look like a variable."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan the units of the toolkit that keep the CDI specification nvidia.com/gpu fresh. Pure functions.
+"""Plan the units of the toolkit that keep the CDI specification nvidia.com/gpu up to date. Pure functions.
 
 This file is private to the collection: it may change in any release.
 """
@@ -87,7 +87,7 @@ def plan(
     loads = {state.get("load_state") for state in states}
     result.is_known = has_units(host)
     if not host["services"]:
-        result.reasons.append("systemd does not run, so nothing keeps the CDI specification fresh")
+        result.reasons.append("systemd is not running, so nothing keeps the CDI specification up to date")
     elif "masked" in loads:
         result.reasons.append(f"{SERVICE} or {PATH_UNIT} is masked, so the role does not use them")
     elif not result.is_known and not (installs and version_key(toolkit) >= version_key(FIRST_WITH_UNITS)):

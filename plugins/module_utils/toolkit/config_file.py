@@ -57,7 +57,7 @@ KEYS: dict[str, t.Any] = {
         )
     },
 }
-_TITLES = {bool: "true or false", str: "text", list: "a list of texts"}
+_TITLES = {bool: "true or false", str: "text", list: "a list of strings"}
 
 
 @dataclasses.dataclass
@@ -90,7 +90,7 @@ def value_problems(config: t.Mapping[str, t.Any]) -> list[str]:
                 key.rpartition(".")[2], [name.rpartition(".")[2] for name in KEYS], 1
             )
             hint = f" Did you mean {near[0]}?" if near else ""
-            found.append(f"{key} is no key of {PATH}.{hint}")
+            found.append(f"{key} is not a key of {PATH}.{hint}")
         elif item is not None and not _is_valid(kind, item):
             title = _TITLES.get(kind) or f"one of {', '.join(kind)}"
             found.append(f"{key} is {item!r}, but must be {title}.")

@@ -234,7 +234,7 @@ def removal(host: Host, restart_policy: str) -> Plan:
             )
         if change.files and change.action == "restarted" and restart_policy == "never":
             change.action = change.marker = None
-            result.reasons.append(f"{title} knows the removed runtime until its next restart, because {_NEVER}")
+            result.reasons.append(f"{title} keeps the removed runtime loaded until its next restart, because {_NEVER}")
         if change.files:
             _add(result, title, change, restart_policy)
     return result

@@ -181,8 +181,8 @@ def _config_version(
         )
     elif version_key(version) < version_key(_FIRST[number]):
         result.problems.append(
-            f"{ROOT_FILE} has version {number}, which containerd {version} does not read. It requires containerd "
-            f"{_FIRST[number]} or later."
+            f"{ROOT_FILE} has version {number}, which containerd {version} does not read. Version {number} "
+            f"requires containerd {_FIRST[number]} or later."
         )
     else:
         return int(number)
@@ -257,7 +257,7 @@ def _load_order(trees: t.Mapping[str, dict[str, t.Any]]) -> list[str]:
 def _imported(tree: dict[str, t.Any], path: str, paths: t.Iterable[str]) -> list[str]:
     """Return which paths a file imports. A star does not cross a directory, and without a star, nothing is a pattern.
 
-    As resolveImports in containerd/containerd, v1.7.27, services/server/config/config.go.
+    The rule is that of resolveImports in containerd/containerd, v1.7.27, services/server/config/config.go.
     """
     result = []
     for text in tree.get("imports") or []:

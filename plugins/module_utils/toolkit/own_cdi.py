@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan the program and the unit that keep the CDI specification fresh if no unit of the toolkit does. Pure functions.
+"""Plan the program and the unit that keep the CDI specification up to date if the toolkit has no unit. Pure functions.
 
 This file is private to the collection: it may change in any release.
 """
@@ -114,9 +114,9 @@ def plan(
     if wanted is None:
         return OwnCdi(
             problems=[
-                "nvidia_container_toolkit_isolations contains cdi, and without NVIDIA's container toolkit this needs "
-                "pynvml on the controller, which packs it into the program for the host. Install the Python package "
-                "nvidia-ml-py for the Python that runs Ansible."
+                "nvidia_container_toolkit_isolations contains cdi. Without NVIDIA's container toolkit, the role writes "
+                "the CDI specification with a program that contains pynvml, but the controller has no pynvml. Install "
+                "the Python package nvidia-ml-py for the Python that runs Ansible."
             ]
         )
     result = OwnCdi(is_known=state.get("load_state") == "loaded")
@@ -152,7 +152,7 @@ def plan(
 def removal(host: Host, besides: t.Collection[str] = ()) -> OwnCdi:
     """Return how the role removes the program, the unit and the specification. `besides`: files that it removes anyway.
 
-    Without the program and the unit, the specification would not be theirs.
+    If neither the program nor the unit exists, the specification belongs to somebody else and stays.
     """
     found = [path for path in (owned.CDI_UNIT, owned.CDI_PROGRAM) if (host["files"].get(path) or {}).get("exists")]
     if not found:
@@ -181,9 +181,9 @@ def is_off(host: Host) -> bool:
 
 
 def _obstacle(host: Host) -> str | None:
-    """Return why the role does not keep the specification fresh on this host."""
+    """Return why the role does not keep the specification up to date on this host."""
     if not host["services"]:
-        return "systemd does not run, so nothing keeps a CDI specification fresh"
+        return "systemd is not running, so nothing keeps a CDI specification up to date"
     for unit in cdi_refresh.UNITS:
         if (host["services"].get(unit) or {}).get("unit_file_state") in ("enabled", "enabled-runtime"):
             return f"{unit} of NVIDIA's container toolkit is enabled, so it writes the CDI specification"

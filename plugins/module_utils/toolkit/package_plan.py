@@ -159,8 +159,8 @@ def _too_old(case: _Case, version: str) -> str | None:
     if not known or case.request.accept_vulnerable:
         return None
     return (
-        f"has known vulnerabilities: {', '.join(known)}. {vulnerabilities.FLOOR} is the first version without. Request "
-        f"a newer version, or set {_ROLE}_accept_vulnerable=true"
+        f"has known vulnerabilities: {', '.join(known)}. {vulnerabilities.FLOOR} is the first version without them. "
+        f"Request a newer version, or set {_ROLE}_accept_vulnerable=true"
     )
 
 

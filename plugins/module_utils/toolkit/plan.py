@@ -51,9 +51,9 @@ class Plan:
     restart: list[str] = dataclasses.field(default_factory=list)
     # The change of the toolkit's own configuration. None: it stays.
     config: config_file.Change | None = None
-    # The units that keep the CDI specification fresh.
+    # The units that keep the CDI specification up to date.
     cdi: cdi_refresh.Refresh = dataclasses.field(default_factory=cdi_refresh.Refresh)
-    # The program that keeps it fresh if no unit of the toolkit does.
+    # The program that keeps it up to date if no unit of the toolkit does.
     own_cdi: own_cdi.OwnCdi = dataclasses.field(default_factory=own_cdi.OwnCdi)
     # The runtime in containerd and CRI-O.
     cri: cri_plan.Plan = dataclasses.field(default_factory=cri_plan.Plan)
@@ -163,12 +163,14 @@ def without_toolkit(
     if compatibility.CDI in request.isolations:
         result.problems = compatibility.problems(None, None, _for_containers(host, engines), [compatibility.CDI])
         result.own_cdi = own_cdi.plan(host, driver, cdi_program, has_new_driver=has_new_driver, waits=cdi_waits)
-        default = f"{own_cdi.UNIT} keeps the CDI specification fresh"
+        default = f"{own_cdi.UNIT} keeps the CDI specification up to date"
     else:
         result.own_cdi = own_cdi.removal(host)
         default = "nvidia_container_toolkit_source is none: the role changes nothing"
         if result.own_cdi.changes:
-            default = "nvidia_container_toolkit_source is none, and nvidia_container_toolkit_isolations lacks cdi"
+            default = (
+                "nvidia_container_toolkit_source is none, and nvidia_container_toolkit_isolations does not contain cdi"
+            )
     result.changes, result.acts = result.own_cdi.changes, bool(result.own_cdi.changes)
     result.problems += result.own_cdi.problems
     if result.acts and host["uid"] != 0:

@@ -48,8 +48,8 @@ _PROOF = "remove the image and the record of the proof in a container"
 class Removal:
     """What the role removes. `packages` must not stay. `files`: what the programs of the packages wrote.
 
-    `revokes`: the role has options in daemon.json. `options`: the options that it then keeps, none. `restart`: what
-    else needs a restart of Docker, nothing.
+    `revokes`: the role has options in daemon.json. `options`: the options to keep, always empty. `restart`: what
+    else needs a restart of Docker, always empty.
     """
 
     revokes: bool = False

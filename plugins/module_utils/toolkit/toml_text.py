@@ -142,7 +142,7 @@ def changed(text: str, path: Path, item: t.Any) -> str:
 
 
 def restored(text: str, path: Path, lines: list[str] | None, *, table: bool) -> str:
-    """Return the text with the former lines of a value. None: there were none. `table`: nor was its table."""
+    """Return the text with the former lines of a value. None: the key was missing. `table`: so was its table."""
     before, found = parse(text), _read(text)
     entry = found.entries.get(path)
     item = get(parse("\n".join(lines)), _own_path(lines)) if lines else None

@@ -49,7 +49,7 @@ SETTING_TYPES = {
     **dict.fromkeys(("interval", "attempts"), int),
     "ec2_tag": bool,
 }
-TYPE_NAMES = {str: "text in quotes", list: "a list of texts", int: "a number of 1 or more", bool: "true or false"}
+TYPE_NAMES = {str: "a quoted string", list: "a list of strings", int: "a number of 1 or more", bool: "true or false"}
 TASK = re.compile(r"(?:TASK|RUNNING HANDLER) \[(.*)\] \*+$")
 FAILED_TASK = re.compile(r"(?:fatal|failed): \[localhost(?: -> [^\]]*)?\]")
 RECAP = re.compile(r"^\S+ +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.MULTILINE)
@@ -111,7 +111,7 @@ class Pull:
             found = self._attempt()
             while found["state"] == "unavailable" and attempt < limit:
                 wait = min(WAIT * 2 ** (attempt - 1), LONGEST_WAIT)
-                say(f"attempt {attempt} of {limit} failed: {found['reason']}. The next one follows in {wait} seconds.")
+                say(f"attempt {attempt} of {limit} failed: {found['reason']}. Next attempt in {wait} seconds.")
                 time.sleep(wait)
                 attempt += 1
                 found = self._attempt()
@@ -139,7 +139,9 @@ class Pull:
         recap = RECAP.findall(output)
         if status:
             # The message of a task can contain secrets, and everybody can read the outcome.
-            raise Failure("failed", f"{failed_task(output, status)}. journalctl --unit gpufleet-pull has the message.")
+            raise Failure(
+                "failed", f"{failed_task(output, status)}. journalctl --unit gpufleet-pull shows the details."
+            )
         if not recap:
             raise Failure("failed", f"{self.settings['playbook']} has no play for localhost")
         changed = sum(int(numbers[1]) for numbers in recap)
@@ -204,7 +206,7 @@ class Pull:
         status, output = self._git("rev-parse", "--verify", "--quiet", name)
         if status:
             kind = "commit" if is_commit else "tag"
-            raise Failure("invalid", f"the repository {url} has no {kind} {revision}. Push it, or pin another one.")
+            raise Failure("invalid", f"the repository {url} has no {kind} {revision}. Push it, or pin another {kind}.")
         self._git("update-ref", PIN, output.strip())
         return output.strip()
 
@@ -354,7 +356,7 @@ def as_failure(error: Exception) -> Failure:
         return error
     say("".join(traceback.format_exception(type(error), error, error.__traceback__)))
     text = f"unexpected {type(error).__name__}: {last_line(str(error))}"
-    return Failure("failed", f"{text}. journalctl --unit gpufleet-pull has the details.")
+    return Failure("failed", f"{text}. journalctl --unit gpufleet-pull shows the details.")
 
 
 def first_error(output: str) -> str:
@@ -407,7 +409,7 @@ def read_settings(path: str) -> dict:
     except ValueError as error:
         raise Failure("invalid", f"{path} is not valid JSON: {error}. Correct it.") from error
     if not isinstance(settings, dict):
-        raise Failure("invalid", f"{path} contains no object of JSON. Correct it.")
+        raise Failure("invalid", f"{path} is not a JSON object. Correct it.")
     for name, kind in SETTING_TYPES.items():
         if name not in settings:
             raise Failure("invalid", f"{path} has no key {name}. Correct it.")

@@ -60,7 +60,7 @@ class Request:
 
     platform: str = variable("", choices=("", *PLATFORMS))
     repository: str = variable("", form=_URL, sample="https://git.example/site.git")
-    revision: str = variable("", form=r"[\w./+-]+", sample="v1.4.0 (a tag) or a commit of 40 digits")
+    revision: str = variable("", form=r"[\w./+-]+", sample="v1.4.0 (a tag) or a commit hash of 40 digits")
     playbook: str = variable("site.yml", form=r"[\w./-]+\.ya?ml", sample="site.yml (a path in the repository)")
     inventory: str = variable("", form=r"[\w./-]+", sample="inventory/hosts.yml (a path in the repository)")
     collection: str = variable(
@@ -97,9 +97,9 @@ def read(values: t.Mapping[str, t.Any]) -> Request:
         given = getattr(request, name)
         if any(_has_login(text) for text in (given if isinstance(given, list) else [given])):
             raise VariableError(
-                f"{ROLE}_{name} contains a login or a query, which can be one. Every user of the instance can read its "
-                "user data. Give the host read access in another way, for example with a deploy key in the image (see "
-                "docs/aws.md)."
+                f"{ROLE}_{name} contains a login, or a query string that may contain one. Every user of the instance "
+                "can read its user data. Give the host read access in another way, for example with a deploy key in "
+                "the image (see docs/aws.md)."
             )
     if request.attempts > _MOST_ATTEMPTS:
         raise VariableError(f"{ROLE}_attempts is {request.attempts}, but must be {_MOST_ATTEMPTS} or less.")
@@ -110,8 +110,8 @@ def read(values: t.Mapping[str, t.Any]) -> Request:
         )
     if re.fullmatch(r"(?=.*[a-f])[0-9a-f]{7,39}", request.revision):
         raise VariableError(
-            f"{ROLE}_revision is {request.revision}, which is a shortened commit. Write all its 40 digits, as "
-            f"git rev-parse {request.revision} prints them."
+            f"{ROLE}_revision is {request.revision}, which is an abbreviated commit hash. Write all 40 digits, "
+            f"as git rev-parse {request.revision} prints them."
         )
     _check_collection(request.collection)
     _check_environment(request.environment)
@@ -119,7 +119,7 @@ def read(values: t.Mapping[str, t.Any]) -> Request:
 
 
 def _has_login(text: str) -> bool:
-    """Return whether a text has a URL with a login. The name of a user for SSH is none."""
+    """Return whether a text has a URL with a login. An SSH user name is not a login."""
     addresses = _SSH_USER.sub("", text)
     return bool(_PASSWORD.search(addresses)) or url_logins.without_login(addresses) != addresses
 
@@ -128,9 +128,9 @@ def _check_collection(collection: str) -> None:
     if any(form.fullmatch(collection) for form in (_GIT, _RELEASE, _ARCHIVE)):
         return
     raise VariableError(
-        f"{ROLE}_collection is {collection}, which names no fixed version. Use the form gpufleet.hosts:0.1.0, "
-        "git+https://git.example/hosts.git,v0.1.0 (a tag with a version, or a commit of 40 digits), or the path or URL "
-        "of an archive such as gpufleet-hosts-0.1.0.tar.gz."
+        f"{ROLE}_collection is {collection}, which does not pin a version. Use the form gpufleet.hosts:0.1.0, "
+        "git+https://git.example/hosts.git,v0.1.0 (a tag with a version, or a commit hash of 40 digits), or the path "
+        "or URL of an archive such as gpufleet-hosts-0.1.0.tar.gz."
     )
 
 
@@ -139,7 +139,7 @@ def _check_environment(environment: t.Mapping[str, t.Any]) -> None:
         if not _NAME.fullmatch(str(name)) or not isinstance(value, (str, int)) or "\n" in str(value):
             raise VariableError(
                 f"{ROLE}_environment has the invalid entry {name!r}. A name consists of letters, digits and _, and a "
-                "value is a text or a number on one line. "
+                "value is a string or a number on one line. "
                 "Use the form {https_proxy: 'http://proxy.example:3128'}."
             )
         login = _has_login(str(value))
@@ -152,6 +152,6 @@ def _check_environment(environment: t.Mapping[str, t.Any]) -> None:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Return whether a name looks like that of a secret. The path of a file with a secret is none."""
+    """Return whether a variable looks like a secret by its name. The path of a file with a secret is not a secret."""
     is_path = name.upper().endswith("_FILE") and value.startswith("/")
     return not is_path and bool(_SECRET.search(_HARMLESS.sub("", name)))

@@ -245,7 +245,7 @@ CONFLICTS: dict[str, tuple[dict[str, t.Any], list[flags.Flag], dict[str, t.Any],
         [HOSTS_FLAG],
         {"debug": True},
         (
-            '"hosts" would be set twice, so dockerd would not start: by -H fd:// in /lib/systemd/system/docker.service',
+            '"hosts" would be set twice, so dockerd would not start: by the flag -H fd:// in /lib/systemd/system/',
             "tcp://0.0.0.0:2375",
             "systemctl edit docker.service",
         ),

@@ -106,7 +106,7 @@ def run(tmp_path, monkeypatch):
 def test_second_run_starts_nothing(run):
     first = run(key=KEY, engines=["docker"])
     assert (first["changed"], first["proved"]) == (True, [["docker"]])
-    assert first["reason"] == "no container has shown its GPUs yet"
+    assert first["reason"] == "no proof has run yet"
     again = run(key=KEY, engines=["docker"])
     assert (again["changed"], again["proved"], again["roads"]) == (False, [], first["roads"])
     assert again["roads"][0]["command"] == "docker run --gpus all"
@@ -209,7 +209,7 @@ def test_engine_that_does_not_answer_is_an_error(run, monkeypatch, answering, re
 def test_broken_podman_beside_another_engine_is_a_warning(run):
     found = run(engines=["docker", "podman"], key={**KEY, "podman": "5.4.2"})
     assert (found["failed"], found["proved"]) == (False, [["docker"]])
-    assert Engines.events == ["warning: The GPUs were not proved in a container of podman: podman does not answer."]
+    assert Engines.events == ["warning: The proof in a container of podman was skipped: podman does not answer."]
 
 
 def test_containerd_without_its_client_is_a_warning(run, monkeypatch):
@@ -217,5 +217,5 @@ def test_containerd_without_its_client_is_a_warning(run, monkeypatch):
     monkeypatch.setattr(Engines, "installed", ())
     found = run(engines=["containerd"], key=KEY)
     assert (found["failed"], found["roads"], found["proved"]) == (False, [], [])
-    assert Engines.events == ["warning: The GPUs were not proved in a container: containerd does not answer."]
+    assert Engines.events == ["warning: The proof in a container was skipped: containerd does not answer."]
     assert json.loads(run.path.read_text())["passed"] is True

@@ -150,9 +150,9 @@ def test_the_interpreter_is_known_for_amazon_linux_2023(image, python):
             {"aws_instance_type": "trn1.2xlarge", "aws_instance_image": "base-ubuntu-24.04"},
             "which is not the name of a Neuron image",
         ),
-        ({"aws_instance_image": "base-x"}, "The user of image base-x is unknown. Set aws_instance_user"),
+        ({"aws_instance_image": "base-x"}, "The SSH user of image base-x is unknown. Set aws_instance_user"),
         ({"aws_instance_image_id": "ami-1"}, "aws_instance_image_id is 'ami-1', which is not valid"),
-        ({"aws_instance_image_id": "ami-12345678"}, "aws_instance_user is not set"),
+        ({"aws_instance_image_id": "ami-12345678"}, "aws_instance_user is not. Set it to"),
         (
             {"aws_instance_image_id": "ami-12345678", "aws_instance_image": "base-ubuntu-24.04"},
             "aws_instance_image and aws_instance_image_id are both set",

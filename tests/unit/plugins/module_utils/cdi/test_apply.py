@@ -480,7 +480,7 @@ def test_a_second_specification_of_another_kind_is_written_beside_another_one(ho
 def test_a_specification_does_not_replace_one_of_another_kind(host):
     host.run()
     before = host.path.read_text()
-    with pytest.raises(cdi_file.FileError, match=r"is the specification of nvidia\.com/gpu, and this task would"):
+    with pytest.raises(cdi_file.FileError, match=r"is the specification of nvidia\.com/gpu, but this task would"):
         host.run(**{"class": "half"})
     assert host.path.read_text() == before
     assert host.run(state="absent")["changed"]

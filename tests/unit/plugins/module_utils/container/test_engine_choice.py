@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.engine_ch
 )
 
 OTHER = "selects Docker on another host, but this module assigns the GPUs of the host that the task runs on."
-TLS = "uses TLS, through which this module cannot read Docker's containers. Use Docker's socket instead"
+TLS = "uses TLS, but this module cannot query Docker over TLS. Use Docker's socket instead"
 
 
 @pytest.mark.parametrize(

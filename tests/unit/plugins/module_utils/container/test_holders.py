@@ -226,8 +226,8 @@ def test_limits_are_reported_only_where_they_are_true(tree):
         "are started."
     )
     assert found.limits(gpus.units[:1]) == [
-        f"the driver does not list the processes on GPU 0 ({UUIDS[0]}). Only those that have its device node and "
-        "/dev/nvidia-uvm open count.",
+        f"the driver does not list the processes on GPU 0 ({UUIDS[0]}). Only processes that have both "
+        "the device node of the GPU and /dev/nvidia-uvm open are counted.",
         rootless,
     ]
     kubernetes = found.limits(gpus.units[1:])

@@ -1215,8 +1215,8 @@ def test_check_mode_does_not_pull_and_gives_a_warning(case, engine):
     assert not plan["predicted"]
     (warning,) = [text for text in plan["gpu_assignment"]["warnings"] if "pull" in text]
     assert warning == (
-        "container ct: pull=always: check mode pulls nothing, so the prediction is for the local image image. A newer "
-        "image recreates the container."
+        "container ct: pull=always: check mode pulls nothing, so the prediction is for the local image image. If "
+        "the registry has a newer image, a run outside check mode recreates the container."
     )
     assert "is not pulled in check mode" in str(
         case.plan(check=True, engine=engine, pull="always", image="new", gpus=[1])

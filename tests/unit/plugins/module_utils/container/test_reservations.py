@@ -148,7 +148,7 @@ def test_lock_file_that_cannot_be_opened_is_named(tmp_path, clock):
     (tmp_path / "file").write_text("", encoding="utf-8")
     with (
         pytest.raises(
-            ReservationError, match=r"The lock file .*file/gpu-reservations\.lock cannot be opened: .*Become root"
+            ReservationError, match=r"The lock file .*file/gpu-reservations\.lock cannot be opened: .*Set become: true"
         ),
         Reservations(str(tmp_path / "file"), clock).locked(),
     ):

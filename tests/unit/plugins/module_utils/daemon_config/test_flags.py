@@ -187,7 +187,10 @@ def test_other_ulimit_than_that_of_amazon_is_refused_with_the_file_to_change() -
     with pytest.raises(DaemonConfigError) as caught:
         plan(None, ulimit(65536, 65536), flags=[ULIMITS])
     message = str(caught.value)
-    assert "by --default-ulimit nofile=32768:65536 in OPTIONS in /etc/sysconfig/docker (docker.service)" in message
+    assert (
+        "by the flag --default-ulimit nofile=32768:65536 in OPTIONS in /etc/sysconfig/docker (docker.service)"
+        in message
+    )
     assert "Remove the flag from /etc/sysconfig/docker, or remove" in message
 
 

@@ -42,7 +42,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.daemon_json_changes i
         ({"runtimes": {"nvidia": "x"}}, 'runtimes.nvidia: dockerd requires an object, not "x"'),
         (
             {"runtimes": {"nvidia": {"args": []}}},
-            "runtimes.nvidia: dockerd has no program to run",
+            "runtimes.nvidia: the runtime has neither path nor runtimeType",
         ),
         ({"runtimes": {"nvidia": {"path": "n", "args": ["-x"]}}}, "Use runtimeArgs"),
         ({"default-ulimits": {"nofile": 1024}}, "default-ulimits.nofile: dockerd requires an object"),

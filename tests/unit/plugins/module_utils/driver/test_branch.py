@@ -115,7 +115,7 @@ def test_refusal_advises_only_a_branch_that_can_be_requested(branch, gpu, is_usa
         (
             "ubuntu-26.04",
             {"branch": "580", "source": "nvidia"},
-            ["starts with branch 595"],
+            ["the oldest branch of source nvidia on this platform is 595"],
         ),
         ("ubuntu-24.04", {"branch": "615", "flavor": "proprietary"}, ["615 has no proprietary kernel modules", "595"]),
     ],

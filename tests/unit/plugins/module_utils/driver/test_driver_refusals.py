@@ -319,7 +319,7 @@ def test_installer_without_version_or_checksum_is_refused(request_, words):
         (
             {"packages": {"nvidia-driver-cuda": "3:580.95.05-1"}},
             {"source": "preinstalled"},
-            ["nvidia_driver_source is preinstalled", "packages only", "Complete its installation"],
+            ["nvidia_driver_source is preinstalled", "contain neither", "Complete the installation"],
         ),
         (
             {"driver": KEPT},

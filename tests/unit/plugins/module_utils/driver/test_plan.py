@@ -525,7 +525,7 @@ def test_next_source_is_planned_if_the_first_has_no_suitable_version():
     assert list(result.rejected_sources) == ["distribution"]
     # The packages of this source are not known yet.
     assert result.todo.query
-    assert any(item.startswith("not source distribution: its repositories have no") for item in result.reasons)
+    assert any(item.startswith("source distribution is not used: its repositories have no") for item in result.reasons)
     available = offer(there, result.todo.query, "580.95.05-1")
     rejected = result.rejected_sources
     final = driver_plan.plan(there, request, platform("debian-13"), available, rejected_sources=rejected)

@@ -462,13 +462,13 @@ def test_fabric_manager_is_added_for_switches_or_on_request(switches, fabric_man
 # Without a requested source, the request and the hardware decide.
 SOURCES = [
     ("debian-12", {}, {}, "distribution", None),
-    ("debian-12", {"branch": "580"}, {}, "nvidia", "not source distribution: none of its branches is suitable"),
+    ("debian-12", {"branch": "580"}, {}, "nvidia", "source distribution is not used: none of its branches is suitable"),
     (
         "debian-12",
         {"version": "580.95.05"},
         {},
         "nvidia",
-        "not source distribution: none of its branches is suitable",
+        "source distribution is not used: none of its branches is suitable",
     ),
     ("debian-12", {"version": "535.261.03"}, {}, "distribution", None),
     (
@@ -476,7 +476,7 @@ SOURCES = [
         {"minimum_version": "550"},
         {},
         "nvidia",
-        "not source distribution: none of its branches is suitable",
+        "source distribution is not used: none of its branches is suitable",
     ),
     ("debian-13", {"minimum_version": "550.100"}, {}, "distribution", None),
     (
@@ -498,7 +498,7 @@ SOURCES = [
 def test_first_suitable_source_is_chosen(key, request_, nvidia, source, why):
     result = resolve(host(key, (H100,), nvidia=nvidia), request_, platform(key))
     assert result.source == source
-    rejections = [reason for reason in result.reasons if reason.startswith("not source")]
+    rejections = [reason for reason in result.reasons if " is not used: " in reason]
     assert [why in reason for reason in rejections] == ([True] if why else [])
 
 

@@ -231,7 +231,7 @@ def test_modules_without_libraries_are_not_converted(name):
     there["driver"].update(library=None, on_disk_flavor=None)
     result = driver_plan.plan(there, {}, data_of(name))
     (error,) = result.errors
-    assert "Complete its installation first" in error
+    assert "Complete the installation first" in error
     assert not result.acts
 
 

@@ -229,7 +229,7 @@ def test_report_works_without_journal() -> None:
     text = report("", "Reload the daemon: no\nand no", CONFIG, RESTORED, APPLIED, was_restarted=False, is_up=True)
     first, second, *_rest, last = text.splitlines()
     assert first == "Docker failed to apply the changed /etc/docker/daemon.json: Reload the daemon: no and no"
-    assert second == "The reload was to apply labels, log-opts.nonsense."
+    assert second == "The reload was meant to apply labels, log-opts.nonsense."
     assert last.startswith("Correct the wrong option in container_engine_docker_options, and run this role again.")
 
 

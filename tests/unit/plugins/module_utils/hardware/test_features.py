@@ -80,7 +80,7 @@ def test_what_a_container_needs(root, names, channels, env, expected):
     ("names", "channels", "words"),
     [
         (["gds"], [], "features=gds: no device node /dev/nvidia-fs* exists. Load the kernel module nvidia-fs."),
-        (["mps"], [], "features=mps: the directory /tmp/nvidia-mps does not exist. Start the daemon"),
+        (["mps"], [], "features=mps: the directory /tmp/nvidia-mps does not exist. Start the MPS daemon"),
         ([], [1], "channel 1 does not exist in /dev/nvidia-caps-imex-channels, which has none. Create the channel."),
     ],
 )

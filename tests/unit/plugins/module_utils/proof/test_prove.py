@@ -88,12 +88,12 @@ def test_road_is_proved(output, host_cuda, cuda):
             answer(UUIDS[0], cuda=PASSED),
             None,
             [
-                "A container of 'docker run --gpus all' sees other GPUs than the host.",
+                "A container of 'docker run --gpus all' does not see the same GPUs as the host.",
                 f"Expected: {UUIDS[0]}, {UUIDS[1]}. Seen: {UUIDS[0]}.",
                 "Check the journal of docker.service",
             ],
         ),
-        (answer(*UUIDS[:3], cuda=PASSED), None, ["sees other GPUs", f"Seen: {', '.join(UUIDS[:3])}."]),
+        (answer(*UUIDS[:3], cuda=PASSED), None, ["does not see the same GPUs", f"Seen: {', '.join(UUIDS[:3])}."]),
         (
             answer(error="nvmlInit_v2: Unknown Error (999)"),
             None,
@@ -184,7 +184,7 @@ def test_failed_road_does_not_hide_the_others():
     result = proved([engine])
     first, second = result.problems
     assert "docker run --gpus all' does not start: could not select device driver." in first
-    assert "docker run --device n/g=all' sees other GPUs" in second
+    assert "docker run --device n/g=all' does not see the same GPUs" in second
 
 
 NO_BUILD = ImageError("/usr/bin/python3 cannot be copied into an image: /usr/lib/x: No such file")

@@ -75,7 +75,7 @@ def test_change_of_what_the_result_depends_on_needs_another_proof(name):
     assert planned(host).changes == []
     change(host)
     result = planned(host)
-    assert result.changes == ["prove the GPUs in a container of docker"]
+    assert result.changes == ["prove that containers of docker see the GPUs"]
     assert reason in result.reason
     # The record of that proof is current again.
     assert planned(recorded(host)).changes == []
@@ -84,7 +84,7 @@ def test_change_of_what_the_result_depends_on_needs_another_proof(name):
 @pytest.mark.parametrize(
     ("host", "reason"),
     [
-        (running(), "no container has shown its GPUs yet"),
+        (running(), "no proof has run yet"),
         (recorded(running(), passed=False), "the last proof failed"),
         (recorded(running(), passed=None), "the last proof was interrupted"),
         (recorded(running(), image="debian:12"), "the image changed from debian:12 to none"),
@@ -122,7 +122,7 @@ def health(host: dict, proof=None) -> tuple[list[str], list[str]]:
     found = site_health.judge(host, facts, proof=proof)
     return (
         [text for text in found["problems"] if "proof" in text or "container" in text],
-        [text for text in found["notes"] if "Containers" in text],
+        [text for text in found["notes"] if "The proof" in text],
     )
 
 
@@ -135,8 +135,8 @@ def test_verify_reads_the_record():
     booted = recorded(running())
     booted["identity"]["boot"] = "b2"
     note = (
-        "Containers have not proved their GPUs for the current state of the host: the host was booted. Run playbook "
-        "gpufleet.hosts.site, or set verify_container to true."
+        "The proof that containers see the GPUs has not passed in the current state of the host: the host was booted. "
+        "Run playbook gpufleet.hosts.site, or set verify_container to true."
     )
     assert health(booted) == ([], [note])
 

@@ -123,9 +123,9 @@ def test_the_error_names_the_option_and_shows_no_login(manager, options, words):
 
 OTHER = {**PLAIN, "name": "other", "url": "https://m.example/other"}
 CONFLICTS = [
-    ("dnf", {**OTHER, "name": "cuda"}, "repositories[1].name is cuda, the name of repositories[0]. Set another name"),
+    ("dnf", {**OTHER, "name": "cuda"}, "repositories[1].name is cuda, like that of repositories[0]. Set another name"),
     ("dnf", {**PLAIN, "name": "b", "url": f"{URL}/"},
-     f"repositories[1].url is {URL}/, the URL of repositories[0] (cuda)"),
+     f"repositories[1].url is {URL}/, like that of repositories[0] (cuda)"),
     # apt selects the proxy and the priority by server.
     ("apt", {**OTHER, "priority": 600}, "have different values of priority, but apt supports only one for each server"),
     ("apt", {**OTHER, "url": "http://M.example:8080/b", "proxy": PROXY}, "have different values of proxy"),

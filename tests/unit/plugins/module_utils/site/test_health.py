@@ -254,7 +254,7 @@ def test_specification_of_this_collection_is_written_again_with_its_unit() -> No
     (problem,) = judge(with_own_unit("enabled", "470.256.02"), FACTS)["problems"]
     assert problem.endswith("driver 535.1 is loaded; run `systemctl restart gpufleet-cdi-refresh.service`.")
     (note,) = judge(with_own_unit("disabled", "535.1"), FACTS)["notes"]
-    assert "missing after a reboot, because gpufleet-cdi-refresh.service is off" in note
+    assert "missing after a reboot, because gpufleet-cdi-refresh.service is not enabled" in note
 
 
 def test_second_specification_is_a_problem() -> None:
@@ -267,7 +267,7 @@ def test_refresh_that_is_off_is_a_note() -> None:
     assert judge(with_refresh("enabled", OF_UNIT), FACTS) == {"problems": [], "notes": []}
     (note,) = judge(with_refresh("disabled", OF_UNIT), FACTS)["notes"]
     assert (
-        "because nvidia-cdi-refresh.path and nvidia-cdi-refresh.service of NVIDIA's container toolkit are off" in note
+        "nvidia-cdi-refresh.path and nvidia-cdi-refresh.service of NVIDIA's container toolkit are not enabled" in note
     )
 
 

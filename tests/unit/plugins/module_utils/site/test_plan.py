@@ -741,7 +741,7 @@ def proved(**more) -> dict:
     return there
 
 
-PROVE = ["prove the GPUs in a container of docker"]
+PROVE = ["prove that containers of docker see the GPUs"]
 
 
 def test_bare_host_is_proved_after_everything_else():
@@ -752,7 +752,7 @@ def test_bare_host_is_proved_after_everything_else():
 def test_host_is_proved_once():
     first, second = with_toolkit(converged(), parts=(PROOF,)), with_toolkit(proved(), parts=(PROOF,))
     assert (first[PROOF].acts, first[PROOF].changes) == (True, PROVE)
-    assert first[PROOF].reasons == ["no container has shown its GPUs yet"]
+    assert first[PROOF].reasons == ["no proof has run yet"]
     assert (second[PROOF].acts, second[PROOF].changes) == (False, [])
     # The image is part of the key.
     values = {TOOLKIT: {"proof_image": "registry.example:5000/debian@sha256:00ff"}}

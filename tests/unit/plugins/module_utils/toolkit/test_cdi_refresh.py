@@ -77,7 +77,7 @@ def test_new_toolkit_gets_its_units_enabled_and_the_specification_written() -> N
         # Packages of others may lack the units.
         ("1.20.1-1", NO_UNITS, False, f"the toolkit 1.20.1-1 has no {SERVICE}"),
         ("1.20.1-1", {**ON, SERVICE: {**OFF, "load_state": "masked"}}, False, "is masked"),
-        ("1.20.1-1", {}, True, "systemd does not run"),
+        ("1.20.1-1", {}, True, "systemd is not running"),
     ],
 )
 def test_host_without_usable_units_stays_as_it_is(

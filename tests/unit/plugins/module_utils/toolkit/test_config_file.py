@@ -79,9 +79,9 @@ def test_missing_file_is_created_and_removed() -> None:
             "is 'fast', but must be one of auto, legacy, cdi, csv, jit-cdi.",
         ),
         ({"nvidia-container-cli": {"no-cgroups": "yes"}}, "is 'yes', but must be true or false."),
-        ({"nvidia-container-runtime": {"runtimes": "crun"}}, "is 'crun', but must be a list of texts."),
+        ({"nvidia-container-runtime": {"runtimes": "crun"}}, "is 'crun', but must be a list of strings."),
         ({"nvidia-container-runtime": {"log_level": "info"}}, "Did you mean nvidia-container-runtime.log-level?"),
-        ({"mode": "cdi"}, "mode is no key of /etc/nvidia-container-runtime/config.toml."),
+        ({"mode": "cdi"}, "mode is not a key of /etc/nvidia-container-runtime/config.toml."),
     ],
 )
 def test_keys_and_values_are_checked(config: dict[str, t.Any], words: str | None) -> None:

@@ -252,8 +252,12 @@ def test_files_of_others_are_left_alone_and_reported(
     [
         ("1.7.24", "[plugins.cri]\n", "has version 1, for which drop-ins do not work. Migrate the file with"),
         ("2.3.0", "version = 5\n", "has version 5, which is not known. Known versions: 2, 3, 4."),
-        ("1.7.24", "version = 3\n", "which containerd 1.7.24 does not read. It requires containerd 2.0 or later."),
-        ("2.2.5", "version = 4\n", "It requires containerd 2.3 or later."),
+        (
+            "1.7.24",
+            "version = 3\n",
+            "which containerd 1.7.24 does not read. Version 3 requires containerd 2.0 or later.",
+        ),
+        ("2.2.5", "version = 4\n", "Version 4 requires containerd 2.3 or later."),
         ("2.2.5", "version = \n", "cannot be used: not valid TOML"),
     ],
 )

@@ -124,7 +124,7 @@ def test_units_of_the_toolkit_that_are_off_own_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("services", "reason"),
-    [({}, "systemd does not run"), ({**DOCKER, UNIT: {"load_state": "masked"}}, f"{UNIT} is masked")],
+    [({}, "systemd is not running"), ({**DOCKER, UNIT: {"load_state": "masked"}}, f"{UNIT} is masked")],
 )
 def test_host_without_a_usable_unit_stays_as_it_is(services: t.Any, reason: str) -> None:
     done = plan(host(BY_HAND, services=services))

@@ -63,16 +63,16 @@ def test_pinned_sources_without_logins_are_accepted(values):
         ({"platform": "fedora-43"}, ["unattended_platform", "fedora-43", "amazon-2023"]),
         ({"revision": None}, ["unattended_revision is not set", "a tag"]),
         ({"revision": "main"}, ["unattended_revision is main", "branch"]),
-        ({"revision": "0123abc"}, ["shortened commit", "git rev-parse 0123abc"]),
+        ({"revision": "0123abc"}, ["abbreviated commit hash", "git rev-parse 0123abc"]),
         ({"repository": ""}, ["unattended_repository is not set"]),
         ({"repository": "site"}, ["unattended_repository", "site"]),
         ({"repository": "https://user:secret@git.example/site.git"}, ["unattended_repository", "login"]),
         ({"repository": "https://git.example/site.git?private=secret"}, ["unattended_repository", "login"]),
         ({"repository": "https://secret@git.example/site.git"}, ["unattended_repository", "login"]),
         ({"repository": "ssh://git:secret@git.example/site.git"}, ["unattended_repository", "login"]),
-        ({"collection": "gpufleet.hosts"}, ["unattended_collection", "no fixed version", "gpufleet.hosts:0.1.0"]),
+        ({"collection": "gpufleet.hosts"}, ["unattended_collection", "does not pin a version", "gpufleet.hosts:0.1.0"]),
         ({"collection": "gpufleet.hosts:>=0.1.0"}, ["unattended_collection"]),
-        ({"collection": "git+https://git.example/hosts.git,main"}, ["unattended_collection", "no fixed version"]),
+        ({"collection": "git+https://git.example/hosts.git,main"}, ["unattended_collection", "does not pin a version"]),
         *(
             ({"collection": f"git+https://git.example/hosts.git,{pin}"}, ["unattended_collection", "a version"])
             for pin in ("release-1.x", "release-1.2", "develop/foo", "release/1.2.3", "1.2.x", "v1", "0123abc")
