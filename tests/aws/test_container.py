@@ -118,7 +118,7 @@ def test_an_instance_of_an_earlier_run_is_kept(run: Run, api: Api) -> None:
 
     again = run()
     assert (again.rc, _states(api)) == (0, ["running"]), again.text
-    assert "(gpu-test) in us-east-1 was there before this run: kept. It costs money" in again.text
+    assert "(gpu-test) in us-east-1 is kept because it existed before this run. It costs money" in again.text
 
 
 def test_an_instance_with_a_failed_task_is_kept(run: Run, api: Api) -> None:

@@ -92,7 +92,7 @@ def test_create_twice_and_terminate_twice(aws: Api) -> None:
     )
     gone = _play("aws_terminate", environment=environment)
     assert (gone.rc, "changed=0" in gone.text) == (0, True), gone.text
-    assert "No instance gpu-test of gpufleet.hosts.aws_create exists in us-east-1." in gone.text
+    assert "No instance gpu-test that gpufleet.hosts.aws_create created exists in us-east-1." in gone.text
 
 
 def test_a_neuron_instance_gets_the_image_for_neuron(aws: Api) -> None:
@@ -110,7 +110,7 @@ def test_a_name_with_another_type_is_refused(aws: Api) -> None:
     refused = _play("aws_create", environment=environment, aws_instance_type="g6.2xlarge")
 
     assert refused.rc != 0
-    assert f"region us-east-1 already has {instance['InstanceId']} (g6.xlarge) of this name" in refused.text
+    assert f"region us-east-1 already has {instance['InstanceId']} (g6.xlarge) with this name" in refused.text
     assert _alive(aws) == [instance]
 
 
@@ -158,7 +158,7 @@ def test_an_instance_that_terminates_during_its_launch_is_named_with_the_reason(
     assert failed.rc != 0
     (instance,) = aws.instances(REGION)
     assert f"Instance {instance['InstanceId']} (gpu-test) in us-east-1 is terminated instead of running." in failed.text
-    assert "EC2 states: Client.InternalError: Client error on launch. Correct the cause" in failed.text
+    assert "Reason from EC2: Client.InternalError: Client error on launch. Correct the cause" in failed.text
     assert "gpufleet.hosts.aws_terminate -e aws_instance_region=us-east-1 -e aws_instance_name=gpu-test" in failed.text
 
 

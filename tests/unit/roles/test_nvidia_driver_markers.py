@@ -154,7 +154,7 @@ def verification(*failing: str) -> list[dict[str, Any]]:
 def test_a_failed_verification_sets_the_marker_and_fails_the_run(role: Role, uid: int, left: list[str] | None) -> None:
     done = role.run(verification("GPU 3 failed"), gpufleet_host=observed(uid=uid), nvidia_driver_activate=True)
     assert "failed=1" in done.stdout
-    last = done.stdout.partition("Fail with the failed check")[2]
+    last = done.stdout.partition("Fail with the error of the failed check")[2]
     assert "GPU 3 failed" in last, done.stdout
     assert role.state_files() == left
 
