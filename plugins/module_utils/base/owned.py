@@ -34,7 +34,7 @@ CDI_SPECIFICATION_OF_KIND = "/etc/cdi/gpufleet-{}-{}.json"
 # Engines ignore the suffix.
 CDI_MARKER = ".{}.gpufleet"
 
-# --- CDI specification that stays fresh without NVIDIA's units, written by role nvidia_container_toolkit ---
+# --- CDI specification that stays up to date without NVIDIA's units, written by role nvidia_container_toolkit ---
 
 # The program, the unit that runs it at boot, and the specification that the program writes.
 CDI_PROGRAM = f"{STATE_DIRECTORY}/cdi_refresh.py"
@@ -185,9 +185,9 @@ CDI_REFRESH_DROP_IN = "/etc/systemd/system/nvidia-cdi-refresh.service.d/gpufleet
 # The runtime in containerd and CRI-O. CRI-O reads only this directory.
 CONTAINERD_DROP_IN = "/etc/containerd/conf.d/99-gpufleet-nvidia.toml"
 CRIO_DROP_IN = "/etc/crio/crio.conf.d/99-gpufleet-nvidia.toml"
-# When the Docker started that does not know the toolkit's hook yet, because it searches for the hook only at its start.
+# The start time of the Docker that must restart: it searches for the toolkit's hook only when it starts.
 CONTAINER_TOOLKIT_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_container_toolkit_restart"
-# When the containerd or the CRI-O started that has not read the files of the role yet.
+# The start time of the containerd or the CRI-O that must restart to read the files of the role.
 CONTAINERD_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_container_toolkit_containerd"
 CRIO_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_container_toolkit_crio"
 
