@@ -146,7 +146,7 @@ def test_the_keys_of_every_mode_are_merged_and_removed_again(collections):
 
 def test_a_key_that_the_role_does_not_know_is_an_error(collections):
     configuration = toolkit.Configuration(CONFIG, collections, sys.executable)
-    with pytest.raises(ValueError, match=r"nvidia-container-runtime.modus is no key"):
+    with pytest.raises(ValueError, match=r"nvidia-container-runtime.modus is not a key"):
         configuration.change({"nvidia-container-runtime": {"modus": "cdi"}})
 
 
