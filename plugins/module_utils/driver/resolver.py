@@ -4,8 +4,8 @@
 """Chooses the NVIDIA driver for a host and gives the reasons.
 
 A pure function from the observed host (`gpu_host_info`), the request and the platform's data to a source, a flavor, a
-branch and packages. This file has the order of the decisions; `source`, `modules`, `branch`, `package_choice` and
-`adoption` make them. `plan` turns the result into actions.
+branch and packages. This file has the order of the decisions; `source`, `module_choice`, `branch`,
+`package_choice` and `adoption` make them. `plan` turns the result into actions.
 """
 
 from __future__ import annotations
