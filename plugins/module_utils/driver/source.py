@@ -40,11 +40,12 @@ def _of_packages(host: Host, platform: dict | None) -> tuple[str | None, bool]:
     If the package manager does not know the source, this role's record decides: it has NVIDIA's repository if the
     driver came from there.
     """
-    record = packages_record.read(host, packages_record.DRIVER)
     is_abandoned = packages_record.is_abandoned(host, packages_record.DRIVER)
     has_repository = not is_abandoned and nvidia_repository.is_used_by(host, packages_record.DRIVER)
     marked = driver_membership.marked_packages(host, platform)
-    is_recorded = has_repository or bool(record["pending"] or set(record["packages"]).intersection(marked))
+    # An interrupted run may only have held an adopted driver.
+    recorded = packages_record.possibly_installed(host, packages_record.DRIVER, marked)
+    is_recorded = has_repository or bool(recorded.intersection(marked))
     source, is_known = driver_membership.source_of_packages(host, platform, is_recorded)
     if source and not is_known and has_repository and "nvidia" in (platform or {})["sources"]:
         return "nvidia", True

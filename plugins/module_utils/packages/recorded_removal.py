@@ -11,6 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, Change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import ownership, package_selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError, versions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.holds import VERSIONLOCK
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.ownership import Removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import (
@@ -89,6 +90,9 @@ def _plan(request: Request, backend: Backend, journal: Journal) -> tuple[Result,
     state = backend.installed()
     removal = journal.removal(state, enabled=backend.enabled_streams())
     stay = [name for name in removal.packages if _stays(name, request, state, removal)]
+    if any(record["holds"] for record in journal.others()):
+        # Without it, the holds of the other records have no effect.
+        stay += [name for name in removal.packages if name == VERSIONLOCK and name not in stay]
     candidates = [name for name in removal.packages if name not in stay]
     roots = [name for name in candidates if name in request.remove]
     others = [name for name in (backend.remove_test(roots) if roots else []) if name not in candidates]

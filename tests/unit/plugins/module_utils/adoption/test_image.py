@@ -77,9 +77,10 @@ def test_a_host_that_still_boots_is_refused_after_the_time_limit():
 )
 def test_docker_does_not_fill_the_root_disk_in_place_of_a_missing_disk(nvme, options, is_refused):
     engine = engine_request.read({"docker_options": options})
-    problem = image.data_root_problem(prepared("dlami", nvme=nvme), engine, on_nvme=False)
-    assert bool(problem) is is_refused
-    assert not problem or options["data-root"] in problem
+    for on_nvme, way_out in ((False, "container_engine_docker_options"), (True, "dlami_docker_on_nvme")):
+        problem = image.data_root_problem(prepared("dlami", nvme=nvme), engine, on_nvme=on_nvme)
+        assert bool(problem) is is_refused
+        assert not problem or (options["data-root"] in problem and way_out in problem)
 
 
 @pytest.mark.parametrize(("name", "is_refused"), [("docker", False), ("podman", True), ("none", True)])

@@ -276,6 +276,18 @@ def test_vendor_driver_replaced_the_driver_of_the_role(name, known, secure_boot)
     assert (result.todo.transaction.install, result.todo.transaction.remove) == ([], [])
 
 
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("name", HOSTS)
+def test_interrupted_hold_does_not_convert_the_vendor_driver(name, known):
+    plain = dressed(name, known=known)
+    # The run was killed while it installed dnf's plugin.
+    begun = ownership.begin({}, [item for item in plain["installed_packages"] if item not in PLUGIN], asked=[*PLUGIN])
+    there = dressed(name, known=known, files=recorded(**begun))
+    found, expected = driver_plan.plan(there, {}, data_of(name)), driver_plan.plan(plain, {}, data_of(name))
+    assert (found.errors, found.action, found.source) == (expected.errors, expected.action, expected.source)
+    assert found.todo.transaction.install == expected.todo.transaction.install
+
+
 @pytest.mark.parametrize("name", HOSTS)
 def test_absent_keeps_the_vendor_driver(name):
     plan = driver_removal.plan(dressed(name), data_of(name))

@@ -443,6 +443,17 @@ def test_records_share_a_repository(host: Host) -> None:
     assert not host.manager.metadata
 
 
+@pytest.mark.parametrize("holds", [["probe"], []])
+def test_the_plugin_stays_while_another_record_has_holds(tmp_path: Path, holds: list[str]) -> None:
+    plugin = "python3-dnf-plugin-versionlock"
+    host = new_host(tmp_path, Package(plugin), AGENT, Package("probe"), name="dnf")
+    other = Host(host.root, host.manager, "other")
+    host.present(install=["agent", plugin])
+    other.present(install=["probe"], hold=holds)
+    assert host.absent().kept == ([plugin] if holds else [])
+    assert (plugin in host.manager.packages) is bool(holds)
+
+
 def test_an_unreadable_file_fails_with_its_path(host: Host) -> None:
     # Root can read everything, so a directory takes the place of the file.
     (host.root / PINS.lstrip("/")).mkdir(parents=True)
