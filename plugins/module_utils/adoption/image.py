@@ -101,8 +101,8 @@ def data_root_problem(host: Host, engine: Request, *, on_nvme: bool) -> str | No
     if host["image"]["nvme"] or not f"{root}/".startswith(f"{machine_image.NVME}/"):
         return None
     return (
-        f"Docker's data-root is set to {root}, but no disk is mounted at {machine_image.NVME}, so Docker would fill the "
-        "root disk. Use an instance type with local NVMe disks, mount them, or "
+        f"Docker's data-root is set to {root}, but no disk is mounted at {machine_image.NVME}, so Docker would fill "
+        "the root disk. Use an instance type with local NVMe disks, mount them, or "
         + ("remove dlami_docker_on_nvme." if on_nvme else "set another data-root in container_engine_docker_options.")
     )
 
