@@ -18,6 +18,8 @@ export MOLECULE_GLOB := molecule/*/molecule.yml
 # A UTF-8 locale that every machine has. Ansible requires UTF-8.
 export LC_ALL := C.UTF-8
 export LANG := C.UTF-8
+# Some environments set it. The tests start Ansible hundreds of times, and each start would compile the collection again.
+unexport PYTHONDONTWRITEBYTECODE
 
 ##@ Demo
 .PHONY: demo
