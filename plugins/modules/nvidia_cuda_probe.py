@@ -111,7 +111,7 @@ library:
   type: str
   sample: libcuda.so.1
 device_count:
-  description: Number of GPUs that CUDA lists.
+  description: Number of GPUs that CUDA lists. Null if O(gpus) names only MIG devices.
   returned: always
   type: int
   sample: 1
@@ -133,7 +133,7 @@ gpus:
   elements: dict
   contains:
     index:
-      description: Index in the order of nvidia-smi.
+      description: Index in the order of nvidia-smi. Null for a MIG device, which RV(gpus[].uuid) identifies.
       type: int
       returned: always
       sample: 0
@@ -239,12 +239,19 @@ def option_error(params: dict) -> str | None:
     return base_options.timeout_fault(params["timeout"]) or base_options.driver_root_fault(params["driver_root"])
 
 
+def title(gpu: dict) -> str:
+    """Return the name of a GPU or a MIG device."""
+    if gpu["index"] is not None:
+        return f"GPU {gpu['index']}"
+    return gpu["uuid"] if gpu["uuid"].upper().startswith("MIG-") else f"GPU {gpu['uuid']}"
+
+
 def failure_message(result: dict) -> str:
     """Return why the task fails, in one line."""
     if result["error"]:
         return f"CUDA is not usable: {result['error']}"
     failed = [gpu for gpu in result["gpus"] if not gpu["passed"]]
-    names = [f"GPU {gpu['uuid'] if gpu['index'] is None else gpu['index']}: {gpu['result']}" for gpu in failed]
+    names = [f"{title(gpu)}: {gpu['result']}" for gpu in failed]
     return f"{len(failed)} of {len(result['gpus'])} GPUs did not pass. {' | '.join(names)}"
 
 

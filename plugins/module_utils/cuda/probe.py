@@ -190,7 +190,7 @@ def probe(
         result["library"] = result["library"] or part.get("library")
         result["cuda_version"] = result["cuda_version"] or part.get("cuda_version")
         if part["gpus"]:
-            result["gpus"] += part["gpus"]
+            result["gpus"] += [_of_mig_device(gpu, uuid) for gpu in part["gpus"]]
         else:
             message = part["error"] or f"CUDA does not list MIG device '{uuid}'. Check the UUID with nvidia-smi -L."
             failed = {**empty_result(), "uuid": uuid, "result": message, "error_code": part.get("error_code")}
@@ -206,6 +206,11 @@ def probe(
 
 def _is_mig_uuid(text: str) -> bool:
     return str(text).upper().startswith("MIG-")
+
+
+def _of_mig_device(gpu: dict[str, Any], uuid: str) -> dict[str, Any]:
+    """Return the result of a MIG device. In its process, CUDA calls it GPU 0, which is usually another device."""
+    return {**gpu, "index": None, "uuid": gpu["uuid"] or uuid, "result": gpu["result"].replace("GPU 0: ", "", 1)}
 
 
 def _missing(only: frozenset[str], found: dict[str, str | None]) -> list[dict[str, Any]]:

@@ -48,9 +48,11 @@ def test_the_failure_message_names_the_failed_gpus():
         {**empty_result(0), "passed": True, "result": "PASS"},
         {**empty_result(1), "result": "cuMemAlloc: out of memory"},
         {**empty_result(), "uuid": "GPU-dead", "result": "CUDA does not list GPU 'GPU-dead'."},
+        {**empty_result(), "uuid": "MIG-c0ffee", "result": "cuMemAlloc: out of memory"},
     ]
     assert nvidia_cuda_probe.failure_message({"error": None, "gpus": gpus}) == (
-        "2 of 3 GPUs did not pass. GPU 1: cuMemAlloc: out of memory | GPU GPU-dead: CUDA does not list GPU 'GPU-dead'."
+        "3 of 4 GPUs did not pass. GPU 1: cuMemAlloc: out of memory | GPU GPU-dead: CUDA does not list GPU 'GPU-dead'."
+        " | MIG-c0ffee: cuMemAlloc: out of memory"
     )
 
 

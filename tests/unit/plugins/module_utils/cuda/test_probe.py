@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import gpu_check
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import probe as cuda_probe
 
 SOURCE = Path(__file__).parent / "files" / "libcuda.c"
@@ -145,6 +146,20 @@ def test_one_failing_gpu_is_reported_and_the_other_passes(probe, trouble, messag
     assert probed["error"] is None
 
 
+def test_a_changed_byte_of_a_large_copy_is_located(probe):
+    probed = probe("cuMemcpyDtoD@1=corrupt", memory_mib=3)
+    assert "memory round trip of 3145728 bytes: byte 1572864 changed." in results(probed)[1]
+
+
+def test_the_largest_memory_check_has_data_that_differs_between_addresses():
+    # Random.randbytes() fails from 256 MiB.
+    size = 256 * gpu_check.MIB
+    data = gpu_check.pattern(size)
+    assert len(data) == size
+    first = data[:4096]
+    assert all(data[distance : distance + 4096] != first for distance in (4096, gpu_check.MIB, 128 * gpu_check.MIB))
+
+
 def test_the_gpus_after_one_that_crashes_are_probed(probe):
     probed = probe("cuMemAlloc@0=crash,cuMemAlloc@2=exit", gpus=None, GPUS=4)
     assert results(probed) == {
@@ -213,6 +228,15 @@ def test_mig_devices_are_probed_one_at_a_time(probe):
         "MIG-nothing",
         "CUDA does not list MIG device 'MIG-nothing'. Check the UUID with nvidia-smi -L.",
     )
+
+
+@pytest.mark.parametrize("trouble", ["cuMemAlloc@0=2", "cuMemAlloc@0=crash"])
+def test_a_failing_mig_device_is_named_by_its_uuid(probe, trouble):
+    (gpu,) = probe(trouble, gpus=["MIG-c0ffee"], name="Fake GPU MIG 1g.10gb")["gpus"]
+    assert gpu["index"] is None
+    assert gpu["uuid"].startswith("MIG-c0ffee")
+    assert "GPU 0" not in gpu["result"]
+    assert gpu["passed"] is False
 
 
 def test_a_library_with_only_the_first_uuid_function_works(tmp_path, monkeypatch):
