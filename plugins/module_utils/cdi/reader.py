@@ -53,12 +53,16 @@ class Specs:
 
     devices: Mapping[str, Device] = field(default_factory=dict)
     broken: tuple[str, ...] = ()
+    # The files that define the same device in one directory. Engines reject such a device, even if a later directory
+    # defines it again.
+    conflicts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def read(directories: Sequence[str], root: str = "/") -> Specs:
     """Read all specifications. A later directory overrides the devices of an earlier one."""
     devices: dict[str, Device] = {}
     broken = []
+    conflicts: dict[str, tuple[str, str]] = {}
     seen = set()
     for directory in directories:
         base = os.path.join(root, directory.lstrip("/"))
@@ -70,11 +74,15 @@ def read(directories: Sequence[str], root: str = "/") -> Specs:
             try:
                 with open(os.path.join(base, name), encoding="utf-8") as file:
                     text = file.read()
-                found = _devices(load(text), path, root, cdi_staleness.versions(text))
-                devices.update({device.qualified: device for device in found})
+                found = list(_devices(load(text), path, root, cdi_staleness.versions(text)))
+                for device in found:
+                    other = devices.get(device.qualified)
+                    if other is not None and os.path.dirname(other.path) == directory and other.path != path:
+                        conflicts[device.qualified] = (other.path, path)
+                    devices[device.qualified] = device
             except (OSError, SpecError, UnicodeDecodeError) as error:
                 broken.append(f"{path}: {error}")
-    return Specs(devices=devices, broken=tuple(broken))
+    return Specs(devices=devices, broken=tuple(broken), conflicts=conflicts)
 
 
 def load(text: str) -> dict:

@@ -79,7 +79,7 @@ def requested_gpus(labels: Mapping[str, str], env: Mapping[str, str]) -> tuple[s
     names = {name.strip() for name in value.split(",")}
     if not value or value == "none" or "void" in names:
         return None
-    return value, "the image's environment NVIDIA_VISIBLE_DEVICES"
+    return value, "the environment variable NVIDIA_VISIBLE_DEVICES"
 
 
 def check_requirements(

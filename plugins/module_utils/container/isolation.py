@@ -155,6 +155,11 @@ def _cdi_obstacle(engine: EngineState, host: Host, units: Sequence[Unit]) -> str
         if device is None:
             broken = f"; {'; '.join(host.specs.broken)}" if host.specs.broken else ""
             return f"no CDI specification in {', '.join(engine.cdi_dirs)} names {unit}{broken}"
+        if device.qualified in host.specs.conflicts:
+            one, other = host.specs.conflicts[device.qualified]
+            return (
+                f"{engine.name} rejects CDI device {device.qualified}, because {one} and {other} define it: remove one"
+            )
         stale = _stale_reason(unit, host)
         if stale:
             return stale

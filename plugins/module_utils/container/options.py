@@ -289,15 +289,24 @@ def _with_compat(current: str) -> dict[str, str]:
 
 
 def isolation_bypass_warnings(
-    engine: str, options: Mapping[str, Any], state: EngineState, uuids: Sequence[str], allowed: Sequence[str]
+    engine: str,
+    options: Mapping[str, Any],
+    state: EngineState,
+    uuids: Sequence[str],
+    allowed: Sequence[str],
+    *,
+    by_option: bool = True,
 ) -> list[str]:
-    """Return warnings about user options that give access to more GPUs than `gpus`."""
+    """Return warnings about user options that give access to more GPUs than `gpus`.
+
+    Without `by_option`, the user's environment can be the request, like that of an image.
+    """
     names = NAMES[engine]
     warnings = []
     if options.get("privileged"):
         warnings.append("privileged: the container can access every GPU of the host, not only its own.")
     visible = (options.get("env") or {}).get("NVIDIA_VISIBLE_DEVICES")
-    if visible is not None and set(visible.split(",")) != set(uuids) and visible != "void":
+    if by_option and visible is not None and set(visible.split(",")) != set(uuids) and visible != "void":
         warnings.append(f"env NVIDIA_VISIBLE_DEVICES={visible} does not match gpus and is ignored. Remove it from env.")
     for volume in options.get(names["volumes"]) or ():
         source = str(volume).partition(":")[0]

@@ -169,6 +169,7 @@ class Planner:
         image = self._engine.image(reference)
         pull = self._plan_pull(reference, image)
         if pull:
+            self._refuse_unavailable_gpus()
             self._refuse_ambiguous_name()
             return {"engine": self._engine.name, "pull": pull, "image_id": image.id if image else None}
         env = {**(image.env if image else {}), **(self._user_options.get("env") or {})}
@@ -230,6 +231,15 @@ class Planner:
             return request, "gpus requests no GPU" if request.kind == "none" else ""
         requested = self._accelerator.image_request(image, env) if image else None
         return requested or (Request("none"), "gpus is not set, and the image requests no GPU")
+
+    def _refuse_unavailable_gpus(self) -> None:
+        """Raise the error of a request that fails with every image. Otherwise, the task would first pull the image."""
+        if self._params["gpus"] is None or (request := parse_request(self._params["gpus"])).kind == "none":
+            return
+        self._accelerator.observe(required_subsets(request, self._conditions, exclusive=self._params["exclusive"]))
+        units = self._select(request, self._use(request))
+        # The image's capabilities are unknown. Each image has at least this one.
+        self._choose_isolation(self._engine, units, self._params["capabilities"] or ["utility"])
 
     def _refuse_exclusive_without_root(self) -> None:
         if self._params["exclusive"] and self._params["exclusive_scope"] == "host" and not self._root_user:
@@ -293,6 +303,32 @@ class Planner:
             self._warnings.append(message)
             return []
 
+    def _select(self, request: Request, use: GpuUse) -> list[Unit]:
+        return select_units(
+            request,
+            self._accelerator.inventory,
+            self._conditions,
+            exclusive=self._params["exclusive"],
+            holders=use.holders,
+            current=self._existing.current_gpus().uuids,
+            running=self._existing.is_running,
+            busy=use.busy,
+            topology=self._accelerator.topology,
+        )
+
+    def _choose_isolation(
+        self, engine: Docker | Podman, units: Sequence[Unit], capabilities: Sequence[str], current: str | None = None
+    ) -> Choice:
+        wanted = self._params["capabilities"] or ()
+        return self._accelerator.choose_isolation(
+            self._params["isolation"],
+            engine.state(),
+            units,
+            capabilities,
+            current,
+            needs_graphics=any(name in graphics.CAPABILITIES for name in wanted),
+        )
+
     def _assign(
         self,
         request: Request,
@@ -303,21 +339,15 @@ class Planner:
     ) -> Assignment:
         """Select the units and the isolation."""
         inventory = self._accelerator.inventory
-        current = self._existing.current_gpus()
         exclusive = self._params["exclusive"]
-        units = select_units(
-            request,
-            inventory,
-            self._conditions,
-            exclusive=exclusive,
-            holders=use.holders,
-            current=current.uuids,
-            running=self._existing.is_running,
-            busy=use.busy,
-            topology=self._accelerator.topology,
-        )
+        units = self._select(request, use)
         choice, access, warnings = self._give_access(
-            self._engine, self._user_options, units, image=image, env=env, current=current.isolation
+            self._engine,
+            self._user_options,
+            units,
+            image=image,
+            env=env,
+            current=self._existing.current_gpus().isolation,
         )
         if not exclusive:
             warnings += sharing_warnings(units, use.holders)
@@ -351,14 +381,7 @@ class Planner:
         state = engine.state()
         capabilities = self._params["capabilities"]
         effective = capabilities or self._accelerator.available_capabilities(driver_capabilities(env))
-        choice = self._accelerator.choose_isolation(
-            self._params["isolation"],
-            state,
-            units,
-            effective,
-            current,
-            needs_graphics=any(name in graphics.CAPABILITIES for name in capabilities or ()),
-        )
+        choice = self._choose_isolation(engine, units, effective, current)
         names = container_options.NAMES[engine.name]
         risk_options = {
             key: user_options.get(names.get(key, key))
@@ -417,7 +440,12 @@ class Planner:
         }
         allowed = (*assignment.access.devices, *self._extras.devices)
         assignment.warnings += container_options.isolation_bypass_warnings(
-            self._engine.name, self._user_options, self._engine.state(), assignment.uuids, allowed
+            self._engine.name,
+            self._user_options,
+            self._engine.state(),
+            assignment.uuids,
+            allowed,
+            by_option=self._params["gpus"] is not None,
         )
         options = container_options.module_arguments(
             self._engine.name,

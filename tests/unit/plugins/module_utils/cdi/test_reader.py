@@ -205,6 +205,16 @@ def test_later_directory_overrides_and_linked_directories_are_read_once(tmp_path
     assert found.devices["nvidia.com/gpu=GPU-aaaa"].nodes == ("/dev/nvidia1",)
 
 
+def test_device_that_two_files_of_a_directory_define_is_a_conflict(tmp_path):
+    root = host(tmp_path, "/dev/nvidia0")
+    for path in ("/etc/cdi/a.json", "/etc/cdi/b.yaml", "/run/cdi/a.json"):
+        write(tmp_path, path, spec())
+    write(tmp_path, "/run/cdi/other.json", spec("GPU-bbbb"))
+    found = read(("/etc/cdi", "/run/cdi"), root)
+    assert found.conflicts == {"nvidia.com/gpu=GPU-aaaa": ("/etc/cdi/a.json", "/etc/cdi/b.yaml")}
+    assert read(("/run/cdi",), root).conflicts == {}
+
+
 def test_other_files_are_ignored_and_malformed_ones_are_named(tmp_path):
     root = host(tmp_path, "/dev/nvidia0", "/etc/cdi/notes.txt", "/etc/cdi/nvidia.yml")
     write(tmp_path, "/etc/cdi/bad.json", "{")

@@ -148,6 +148,19 @@ def test_specification_in_a_later_directory_overrides_a_stale_one(tree):
     assert chosen(tree, podman()).name == "cdi"
 
 
+def test_device_that_two_specifications_of_a_directory_define_is_not_used(tree):
+    device = {"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}]}}
+    text = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]})
+    tree.spec().files("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.json", text=text)
+    assert chosen(tree, podman()).name == "volume"
+    with pytest.raises(IsolationError) as error:
+        chosen(tree, podman(), "cdi")
+    assert str(error.value) == (
+        f"isolation=cdi is not available: podman rejects CDI device nvidia.com/gpu={UUIDS[1]}, because "
+        "/etc/cdi/nvidia.com-gpu.json and /etc/cdi/nvidia.yaml define it: remove one. Available: volume."
+    )
+
+
 @pytest.mark.parametrize(
     ("engine", "wanted", "works"),
     [

@@ -1173,11 +1173,31 @@ def test_unavailable_engine_is_named(case, engine, words):
         ("podman", "always", True, ("containers.podman.podman_image", {"name": "new", "force": True})),
     ],
 )
-def test_image_is_pulled_before_gpus_are_selected(case, engine, policy, is_local, expected):
+def test_image_is_pulled_before_gpus_are_reserved(case, engine, policy, is_local, expected):
     images = {"new": Image("1")} if is_local else {}
     case.docker, case.podman = Engine(docker(), images=images), Engine(podman(), images=images)
     plan = case.plan(engine=engine, image="new", pull=policy, gpus=[1])
     assert (plan["pull"]["module"], plan["pull"]["args"]) == expected
+    assert case.reserved() == {}
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "words"),
+    [
+        ({"gpus": [9]}, SelectionError, "9"),
+        ({"gpus": 5}, SelectionError, "5"),
+        ({"gpus": [1], "conditions": {"model": "T4"}}, SelectionError, "T4"),
+        ({"gpus": [1], "isolation": "cdi"}, IsolationError, "isolation=cdi is not available"),
+    ],
+)
+def test_request_that_fails_with_every_image_fails_before_the_pull(case, params, error, words):
+    with pytest.raises(error, match=re.escape(words)):
+        case.plan(image="new", **params)
+
+
+def test_image_without_request_is_pulled_without_reading_the_gpus(case):
+    assert "pull" in case.plan(image="new")
+    assert "pull" in case.plan(image="new", gpus="none")
     assert case.asked == []
 
 
@@ -1474,6 +1494,15 @@ def test_ambiguous_name_does_not_hide_other_errors(case, params, words):
     case.docker.matched_by_id_names = {"ct": "billing"}
     with pytest.raises((PlanError, SelectionError, IsolationError), match=words):
         case.plan(**params)
+
+
+def test_gpus_that_the_users_environment_requests_cause_no_warning(case):
+    plan = case.plan(env={"NVIDIA_VISIBLE_DEVICES": "0"})
+    assert plan["gpu_assignment"]["indexes"] == [0]
+    assert "requested by the environment variable NVIDIA_VISIBLE_DEVICES (0)" in plan["gpu_assignment"]["reason"]
+    assert plan["gpu_assignment"]["warnings"] == []
+    (warning,) = case.plan(env={"NVIDIA_VISIBLE_DEVICES": "0"}, gpus=[1])["gpu_assignment"]["warnings"]
+    assert "env NVIDIA_VISIBLE_DEVICES=0 does not match gpus and is ignored" in warning
 
 
 def test_ambiguous_name_is_refused_before_the_pull(case):
