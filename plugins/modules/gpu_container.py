@@ -148,12 +148,12 @@ options:
         engines and of other users' rootless engines, pods of Kubernetes, and processes outside containers that use a
         GPU.
       - A container of Docker or Podman holds its GPUs while it is running, paused or restarting. A stopped container
-        holds its GPUs if its restart policy is C(always), or if its restart policy is C(unless-stopped) and it was
-        never started or its last start failed.
+        holds its GPUs if its restart policy is C(always). With C(unless-stopped), it holds them only if it was never
+        started or its last start failed.
       - A privileged container holds only the GPUs that it requested or uses.
       - Concurrent runs on one host do not select the same GPU.
-      - This option requires root, see O(exclusive_scope). If root cannot see a possible holder either, a warning says
-        so.
+      - This option requires root, because other users cannot see all holders, see O(exclusive_scope). A warning names
+        possible holders that even root cannot see.
       - The container has a label for exclusive use. Engines cannot change labels, so a change of this option recreates
         the container.
     type: bool
@@ -215,7 +215,9 @@ options:
       - If the driver of the host lacks a part of graphics, or the CDI specification has no files for graphics, the
         isolation is not available. If only the image requests graphics, the container gets none.
       - O(isolation=cdi) ignores this option, because the specification determines the capabilities.
-      - If the container has other capabilities, it is recreated. Without this option, it keeps its capabilities.
+      - If the container has other capabilities, it is recreated. Without this option, a container with
+        O(isolation=volume) is recreated if the capabilities of the image require other device nodes, and other
+        containers keep their capabilities.
     type: list
     elements: str
     choices: [compat32, compute, display, graphics, ngx, utility, video]

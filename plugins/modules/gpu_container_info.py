@@ -193,8 +193,8 @@ gpus:
           sample: true
         detail:
           description:
-            - Why the container holds the GPU if it does not run, that a task in progress has reserved the GPU, or the
-              process of a container that uses the GPU without having requested it.
+            - The state of a stopped container that still holds the GPU, a note that a running task has reserved the
+              GPU, or the process whose container did not request the GPU.
             - V(null) for other holders.
           type: str
           returned: always

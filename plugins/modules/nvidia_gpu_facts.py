@@ -123,7 +123,9 @@ ansible_facts:
       type: str
       sample: NVML shows 8 GPUs.
     nvidia_driver:
-      description: The driver. All values are V(null) without a driver.
+      description:
+        - The driver. Without a driver, its versions, the library, the flavor of the kernel module and the firmware mode
+          are V(null).
       returned: always
       type: dict
       contains:

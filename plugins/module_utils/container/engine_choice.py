@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError, invalid_address
 
 _TLS_OPTIONS = ("tls", "validate_certs", "tls_verify")
 _TLS_VARIABLES = ("DOCKER_TLS", "DOCKER_TLS_VERIFY")
@@ -45,10 +45,15 @@ def remote_docker(
 
     The module reads the GPUs of the host that it runs on. Docker on another host would get the GPUs of the wrong host.
     """
-    parts = urlsplit(host or "")
+    by_option = any(options.get(name) for name in ("docker_host", "docker_url"))
+    name = "docker_host" if by_option else "DOCKER_HOST"
+    try:
+        parts = urlsplit(host or "")
+        _ = parts.port
+    except ValueError:
+        return invalid_address(name, host or "")
     if parts.scheme not in ("ssh", "tcp", "http", "https"):
         return None
-    by_option = any(options.get(name) for name in ("docker_host", "docker_url"))
     tls = parts.scheme == "https" or any(
         str(value).lower() in _TRUE
         for value in (
@@ -56,12 +61,12 @@ def remote_docker(
             *(environment.get(name) for name in _TLS_VARIABLES),
         )
     )
-    where = f"{'docker_host' if by_option else 'The environment variable DOCKER_HOST'}={host}"
+    where = f"{name if by_option else 'The environment variable DOCKER_HOST'}={host}"
     if parts.scheme == "ssh" or not is_local(parts.hostname or ""):
-        name = parts.hostname or "that host"
+        other = parts.hostname or "that host"
         return (
             f"{where} selects Docker on another host, but this module assigns the GPUs of the host that the task runs "
-            f"on. Remove {'docker_host' if by_option else 'DOCKER_HOST'}, and run the task on {name}: add it to the "
+            f"on. Remove {name}, and run the task on {other}: add it to the "
             "inventory, or set delegate_to."
         )
     if tls:

@@ -28,6 +28,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Image, Podman, environment
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_volume
 
 
 class ExistingContainer:
@@ -161,8 +162,11 @@ class ExistingContainer:
         if access.isolation == CDI:
             return replace(access, cdi_devices=devices if self._engine.name == "podman" else access.cdi_devices)
         if access.isolation == VOLUME and self._is_from_other_tool():
-            # The other tool has its own way to make the loader find the libraries of the volume.
-            access = replace(access, file_mounts=(), needs_library_path=False)
+            # The other tool has its own way to make the loader find the libraries of the volume. The engine's module
+            # may recreate the container for another option, and it must still find them then.
+            files = inspection.present_files(self._inspected, access.file_mounts)
+            env = {**access.env, **self._library_variables()}
+            access = replace(access, file_mounts=files, needs_library_path=False, env=env)
         elif access.isolation == VOLUME:
             # A container without the option `capabilities` keeps the files of its earlier capabilities.
             access = replace(access, file_mounts=inspection.kept_files(self._inspected, access.file_mounts))
@@ -170,6 +174,16 @@ class ExistingContainer:
             env = environment((self._inspected.get("Config") or {}).get("Env"))
             return replace(access, env={name: env.get(name) or value for name, value in access.env.items()})
         return replace(access, devices=devices) if access.devices else access
+
+    def _library_variables(self) -> dict[str, str]:
+        """Return the variables of the container that name directories of the driver volume and that nobody replaces."""
+        env = environment((self._inspected.get("Config") or {}).get("Env"))
+        given = self._user_options.get("env") or {}
+        return {
+            name: env[name]
+            for name in (container_options.LIBRARY_PATH, "PATH")
+            if name not in given and driver_volume.MOUNT_POINT in env.get(name, "")
+        }
 
     def _has_our_compat(self, image: Image | None) -> bool:
         """Return whether this module put the CUDA compatibility package into the container's LD_LIBRARY_PATH."""

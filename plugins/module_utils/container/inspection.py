@@ -288,11 +288,15 @@ def missing_files(container: Mapping[str, Any], mounts: Sequence[str]) -> list[s
 
 def kept_files(container: Mapping[str, Any], mounts: Sequence[str]) -> tuple[str, ...]:
     """Return the mounts, and the container's other mounts of files of the same driver volume, as written."""
+    return (*mounts, *(mount for mount in present_files(container, mounts) if mount not in mounts))
+
+
+def present_files(container: Mapping[str, Any], mounts: Sequence[str]) -> tuple[str, ...]:
+    """Return the container's mounts of files of the driver volume of `mounts`, as written."""
     config, host = container.get("Config") or {}, container.get("HostConfig") or {}
     present = _option_values(config, "--volume") if "CreateCommand" in config else host.get("Binds") or ()
     directories = {mount.split(":")[0].rsplit("/", 2)[0] + "/" for mount in mounts}
-    others = [mount for mount in present if mount not in mounts and mount.startswith(tuple(directories))]
-    return (*mounts, *others)
+    return tuple(mount for mount in present if mount.startswith(tuple(directories)))
 
 
 def as_holder(

@@ -72,6 +72,7 @@ class Planner:
         self._root_user = root_user
         self._docker_host = docker_host
         self._name: str = params["name"]
+        self._capabilities: list[str] | None = params["capabilities"] or None
         self._conditions = Conditions(**(params["conditions"] or {}))
         self._warnings: list[str] = []
 
@@ -239,7 +240,7 @@ class Planner:
         self._accelerator.observe(required_subsets(request, self._conditions, exclusive=self._params["exclusive"]))
         units = self._select(request, self._use(request))
         # The image's capabilities are unknown. Each image has at least this one.
-        self._choose_isolation(self._engine, units, self._params["capabilities"] or ["utility"])
+        self._choose_isolation(self._engine, units, self._capabilities or ["utility"])
 
     def _refuse_exclusive_without_root(self) -> None:
         if self._params["exclusive"] and self._params["exclusive_scope"] == "host" and not self._root_user:
@@ -319,7 +320,7 @@ class Planner:
     def _choose_isolation(
         self, engine: Docker | Podman, units: Sequence[Unit], capabilities: Sequence[str], current: str | None = None
     ) -> Choice:
-        wanted = self._params["capabilities"] or ()
+        wanted = self._capabilities or ()
         return self._accelerator.choose_isolation(
             self._params["isolation"],
             engine.state(),
@@ -362,7 +363,7 @@ class Planner:
             isolation=choice.name,
             reason=". ".join(part for part in (reason, description, skipped, scope) if part),
             access=access,
-            capabilities=self._params["capabilities"],
+            capabilities=self._capabilities,
             exclusive=bool(units) and exclusive,
             warnings=warnings,
         )
@@ -379,7 +380,7 @@ class Planner:
     ) -> tuple[Choice, Access, list[str]]:
         """Choose the isolation of the units in an engine. Return it with the access and the warnings."""
         state = engine.state()
-        capabilities = self._params["capabilities"]
+        capabilities = self._capabilities
         effective = capabilities or self._accelerator.available_capabilities(driver_capabilities(env))
         choice = self._choose_isolation(engine, units, effective, current)
         names = container_options.NAMES[engine.name]

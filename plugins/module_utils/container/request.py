@@ -165,7 +165,8 @@ def _list_request(values: Sequence[Any]) -> Request:
     selectors = []
     for value in values:
         if isinstance(value, (bool, float, dict, list)) or value is None:
-            raise SelectionError(f"gpus: {value!r} does not name a GPU. Use {SELECTOR_FORMATS}.")
+            hint = " Quote a PCI address: YAML reads 0000:01:00.0 as a number." if isinstance(value, float) else ""
+            raise SelectionError(f"gpus: {value!r} does not name a GPU. Use {SELECTOR_FORMATS}.{hint}")
         text = str(value).strip()
         if text.lower() in ("all", "none"):
             if len(values) > 1:

@@ -43,6 +43,11 @@ class EngineVolume(NamedTuple):
         return f"driver {self.driver}, " + (f"device {self.device}" if self.device else "no device")
 
 
+def invalid_address(name: str, host: str) -> str:
+    """Return the message for an address of Docker that is not valid."""
+    return f"{name}={host} is not valid. Use unix:///path or tcp://host:port."
+
+
 def _same(one: str, other: str) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
@@ -64,15 +69,19 @@ class Docker:
     name = "docker"
 
     def __init__(self, host: str = DOCKER_HOST, timeout: float = TIMEOUT) -> None:
-        parts = urlsplit(host)
+        try:
+            parts = urlsplit(host)
+            port = parts.port or 2375
+        except ValueError as error:
+            raise EngineError(invalid_address("docker_host", host)) from error
         # None if Docker listens on the network.
         self.socket = parts.path if parts.scheme == "unix" else None
         if parts.scheme == "unix" and parts.path:
             self._connect = lambda: UnixConnection(parts.path, timeout)
         elif parts.scheme in {"tcp", "http"} and parts.hostname:
-            self._connect = lambda: http.client.HTTPConnection(parts.hostname, parts.port or 2375, timeout=timeout)
+            self._connect = lambda: http.client.HTTPConnection(parts.hostname, port, timeout=timeout)
         else:
-            raise EngineError(f"docker_host={host} is not valid. Use unix:///path or tcp://host:port.")
+            raise EngineError(invalid_address("docker_host", host))
         self._host = host
 
     def unavailable_reason(self) -> str | None:

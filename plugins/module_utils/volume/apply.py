@@ -177,7 +177,7 @@ class VolumeRun:
                 raise volumes.EngineError(
                     f"{engine.name} already has a different volume {name} ({found.text()} instead of driver local, "
                     f"device {directory}). Remove that volume ({engine.name} volume rm {name}) when no container uses "
-                    "it, or set `path` to its directory."
+                    "it, or set `driver_volume_path` to its directory."
                 )
         return unregistered
 

@@ -303,8 +303,8 @@ def _bytes_to_copy(layout: Layout, changes: Difference) -> int:
 def _no_space(layout: Layout, directory: str, changes: Difference, free: str = "") -> str:
     return (
         f"no space left for the volume of driver {layout.version} at {directory}: the copies need "
-        f"{_bytes_to_copy(layout, changes) // 2**20 + 1} MiB{free}. Free space, or set `path` to a directory on "
-        "the driver's own file system, where hard links take no space."
+        f"{_bytes_to_copy(layout, changes) // 2**20 + 1} MiB{free}. Free space, or set `driver_volume_path` to a "
+        "directory on the driver's own file system, where hard links take no space."
     )
 
 

@@ -26,6 +26,12 @@ TLS = "uses TLS, but this module cannot query Docker over TLS. Use Docker's sock
         ({"docker_host": "tcp://here:2375"}, {}, None),
         ({"docker_host": "tcp://here:2375", "tls": False}, {"DOCKER_TLS_VERIFY": "0"}, None),
         ({"docker_host": "docker.example.com"}, {}, None),  # not an address; the engine's class reports it
+        (
+            {"docker_host": "tcp://127.0.0.1:2375a"},
+            {},
+            "docker_host=tcp://127.0.0.1:2375a is not valid. Use unix:///path",
+        ),
+        ({"docker_host": "tcp://[::1:2375"}, {}, "docker_host=tcp://[::1:2375 is not valid."),
         ({"docker_host": "ssh://root@node2"}, {}, f"docker_host=ssh://root@node2 {OTHER}"),
         ({"docker_host": "ssh://here"}, {}, f"docker_host=ssh://here {OTHER}"),
         ({"docker_url": "tcp://node2:2375"}, {}, f"docker_host=tcp://node2:2375 {OTHER}"),

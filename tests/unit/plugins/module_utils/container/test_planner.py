@@ -377,6 +377,33 @@ def test_volume_container_of_another_tool_is_adopted_unchanged(case):
     assert "env" not in plan["module_args"]
 
 
+def test_container_of_another_tool_keeps_the_way_in_which_it_finds_the_driver(case):
+    """The engine's module may recreate the container for another option."""
+    files = [f"/volume/lib64/{LIBRARY}:{path}:ro" for path in FILES]
+    path = "/opt:/usr/local/nvidia/lib64"
+    binds = [f"{VOLUME_NAME}:/usr/local/nvidia:ro", *files, "/data:/data"]
+    env = [f"LD_LIBRARY_PATH={path}", "PATH=/bin"]
+    case.has(container("ct", mounts=MOUNTS, env=env, Binds=binds, Devices=nodes(*CONTROL, "/dev/nvidia2")))
+    plan = case.plan(gpus=[1], isolation="volume")
+    assert plan["gpu_assignment"]["changes"] == []
+    assert plan["module_args"]["volumes"] == [f"{VOLUME_NAME}:/usr/local/nvidia:ro", *files]
+    assert plan["module_args"]["env"] == {"LD_LIBRARY_PATH": path}
+    own = case.plan(gpus=[1], isolation="volume", env={"LD_LIBRARY_PATH": "/mine"})
+    assert own["module_args"]["env"] == {"LD_LIBRARY_PATH": "/mine"}
+
+
+def test_empty_capabilities_are_no_capabilities_of_the_request(case):
+    """The value of the usual filter default([])."""
+    runtime = {"nvidia": "nvidia-container-runtime"}
+    case.docker = Engine(docker(runtimes=runtime), volumes={VOLUME_NAME: "/volume"})
+    case.file("/usr/bin/nvidia-container-runtime")
+    made = container("ct", env=[f"NVIDIA_VISIBLE_DEVICES={UUIDS[1]}"], Runtime="nvidia")
+    made["Config"]["Labels"] = {"gpufleet.gpus": UUIDS[1], "gpufleet.isolation": "runtime"}
+    case.has(made)
+    plan = case.plan(gpus=[1], isolation="runtime", capabilities=[])
+    assert plan["gpu_assignment"]["changes"] == []
+
+
 def test_libraries_by_volume_extend_the_variables_of_the_image(case):
     case.docker.images["image"] = Image("sha256:1", env={"LD_LIBRARY_PATH": "/opt/lib", "PATH": "/opt/bin:/bin"})
     plan = case.plan(gpus=[1], libraries="volume")

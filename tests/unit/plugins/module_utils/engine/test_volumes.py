@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import volumes
@@ -93,9 +95,12 @@ def test_podman_containers_that_use_the_volume_are_listed(podman):
     assert found == ["bind (running)", "both (exited)", "web (running)"]
 
 
-@pytest.mark.parametrize("host", ["", "ssh://host", "unix://", "tcp://", "/var/run/docker.sock"])
+@pytest.mark.parametrize(
+    "host",
+    ["", "ssh://host", "unix://", "tcp://", "/var/run/docker.sock", "tcp://127.0.0.1:2375a", "tcp://[::1:2375"],
+)
 def test_invalid_address_is_reported(host):
-    with pytest.raises(EngineError, match=f"docker_host={host} is not valid"):
+    with pytest.raises(EngineError, match=re.escape(f"docker_host={host} is not valid")):
         Docker(host)
 
 
