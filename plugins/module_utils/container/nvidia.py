@@ -184,6 +184,24 @@ class Nvidia:
             arguments["docker_host"] = user_options["docker_host"]
         return arguments
 
+    def unmet_capabilities(self, access: Access, capabilities: Collection[str]) -> list[str]:
+        """Return a warning about the requested capabilities for which the driver volume has no file."""
+        paths = [mount.split(":")[0].rsplit("/", 2) for mount in access.file_mounts]
+        files = [driver_files.DriverFile("", subdirectory, name) for _parent, subdirectory, name in paths]
+        unmet = [
+            name
+            for name in sorted({"ngx", "video"} & {*capabilities})
+            if files and not any(driver_files.is_in_sets(file, [name]) for file in files)
+        ]
+        if "compat32" in capabilities and files and not any(file.subdirectory == "lib" for file in files):
+            unmet.insert(0, "compat32")
+        if not unmet:
+            return []
+        return [
+            f"capabilities: the driver volume has no files for {', '.join(unmet)}. Install the driver's packages that "
+            "contain them, and if nvidia_driver_volume limits sets, add them to sets."
+        ]
+
     def no_access(self, env: Mapping[str, str]) -> Access:
         """Return the access of a container without GPUs."""
         return container_access.no_access(env)

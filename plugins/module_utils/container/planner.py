@@ -399,6 +399,7 @@ class Planner:
             needs_compat=verdict.needs_compat,
         )
         risks = self._accelerator.risks(choice.name, state, units, risk_options)
+        risks += self._accelerator.unmet_capabilities(access, capabilities or ())
         return choice, access, [*risks, *verdict.warnings, *access.warnings]
 
     # -- container -----------------------------------------------------------------------------------------------

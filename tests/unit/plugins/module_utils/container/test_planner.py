@@ -392,6 +392,31 @@ def test_container_of_another_tool_keeps_the_way_in_which_it_finds_the_driver(ca
     assert own["module_args"]["env"] == {"LD_LIBRARY_PATH": "/mine"}
 
 
+@pytest.mark.parametrize(
+    ("capabilities", "unmet"),
+    [
+        (["compute", "utility"], None),
+        (["video"], "video"),
+        (["ngx", "compat32", "video", "utility"], "compat32, ngx, video"),
+    ],
+)
+def test_capability_without_files_in_the_driver_volume_causes_a_warning(case, capabilities, unmet):
+    """The volume of these tests has one library, of utility."""
+    warnings = case.plan(gpus=[1], isolation="volume", capabilities=capabilities)["gpu_assignment"]["warnings"]
+    assert [text for text in warnings if "capabilities" in text] == (
+        [
+            f"container ct: capabilities: the driver volume has no files for {unmet}. Install the driver's packages "
+            "that contain them, and if nvidia_driver_volume limits sets, add them to sets."
+        ]
+        if unmet
+        else []
+    )
+    case.file(f"/volume/lib64/libnvidia-encode.so.{DRIVER}")
+    case.file(f"/volume/lib64/libcuda.so.{DRIVER}")
+    found = case.plan(gpus=[1], isolation="volume", capabilities=["video"])["gpu_assignment"]["warnings"]
+    assert [text for text in found if "capabilities" in text] == []
+
+
 def test_empty_capabilities_are_no_capabilities_of_the_request(case):
     """The value of the usual filter default([])."""
     runtime = {"nvidia": "nvidia-container-runtime"}
