@@ -53,8 +53,8 @@ options:
     description:
       - V(present) sets the options, V(absent) removes them and restores the replaced values.
       - V(undone) restores the file and the record from before the pending changes. Use V(undone) if the daemon does
-        not start with a file that it accepted during validation. For V(undone), the changes of a file are also pending
-        while the daemon is stopped, until the module finds the daemon running with them.
+        not start with a file that it accepted during validation. While the daemon is stopped, V(undone) treats changes
+        as pending. They stop being pending when the module finds the daemon running with them.
       - The daemon applies the file as a whole, so V(undone) undoes the pending changes of every O(managed_by).
         RV(undone_keys) names their options.
       - V(undone) changes nothing if no change is pending. V(undone) fails if somebody has edited the file since.

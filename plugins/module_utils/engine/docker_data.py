@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Docker's data directory: what it contains, and whether a change of `data-root` would hide this.
+"""Docker's data directory: what it contains, and whether a change of `data-root` or `userns-remap` would hide this.
 
 This file is private to the collection: it may change in any release.
 """
@@ -64,6 +64,29 @@ def hidden(host: Host, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.An
     if not counts or new in (os.path.normpath(data["root"]), data["directory"]):
         return None
     return data["root"], new, ", ".join(counts)
+
+
+def remap_problem(host: Host, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> str | None:
+    """Refuse to change `userns-remap` of a Docker with data. Return None if nothing would be hidden.
+
+    Docker has one directory for each remapped user: moby/moby, daemon/daemon_unix.go, setupDaemonRoot (v28.5.2).
+    """
+    old, new = (str(config.get("userns-remap") or "") for config in (before, after))
+    if old == new:
+        return None
+    # With the containerd image store, the images are not in the directory, but Docker would not find them either.
+    images = (host["engines"]["docker"].get("info") or {}).get("images")
+    data = {**host["docker_data"], "images": images or host["docker_data"]["images"]}
+    kinds = [kind for kind in ("containers", "images", "volumes") if data[kind]]
+    if not kinds:
+        return None
+    change = "be removed" if not new else f"change from {old} to {new}" if old else f"be set to {new}"
+    remedy = f"Set userns-remap to {old} in" if old else "Remove userns-remap from"
+    return (
+        f"userns-remap in daemon.json would {change}, which would hide "
+        f"{', '.join(_counted(data[kind], kind) for kind in kinds)}, because Docker would use another directory in "
+        f"{data['root']}. Nothing was changed. {remedy} container_engine_docker_options, or remove all of these first."
+    )
 
 
 def _counted(number: int, kind: str) -> str:

@@ -21,6 +21,8 @@ if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 
 BASE = "https://download.docker.com/linux"
+# The components of the repository. The name docker alone may also be that of a server with mirrors of distributions.
+_COMPONENTS = {"stable", "test", "nightly"}
 
 
 def define(host: Host, data: dict[str, t.Any], request: Request) -> dict[str, t.Any]:
@@ -57,7 +59,8 @@ def define(host: Host, data: dict[str, t.Any], request: Request) -> dict[str, t.
 def others(host: Host, data: dict[str, t.Any]) -> list[str]:
     """Return the files with enabled entries for the repository or a mirror of it, except the role's own file.
 
-    With apt, an entry for the component `test` counts, too. apt rejects a second entry for the suite with another key.
+    With apt, entries for the components `test` and `nightly` count, too. apt rejects a second entry for the suite with
+    another key.
     """
     if host["apt"] is not None:
         entries = [entry for entry in host["apt"]["sources"] if entry["enabled"] and _is_apt_entry(entry, data)]
@@ -73,7 +76,12 @@ def others(host: Host, data: dict[str, t.Any]) -> list[str]:
 
 def _is_apt_entry(entry: dict[str, t.Any], data: dict[str, t.Any]) -> bool:
     path = re.compile(rf"docker.*/{data['folder']}/*$", re.IGNORECASE)
-    return data["suite"] in entry["suites"] and any(path.search(uri) for uri in entry["uris"])
+    return (
+        "deb" in entry["types"]
+        and data["suite"] in entry["suites"]
+        and bool(_COMPONENTS.intersection(entry["components"]))
+        and any(path.search(uri) for uri in entry["uris"])
+    )
 
 
 def is_ours(host: Host) -> bool:

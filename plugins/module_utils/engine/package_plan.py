@@ -30,7 +30,7 @@ if t.TYPE_CHECKING:
 
 SOURCES = ("distribution", "docker")
 # The first versions that give GPUs to containers: Docker's --gpus, and CDI in Podman. Older engines are not current.
-_FIRST_VERSIONS = {"docker": "19.3", "podman": "4.1", "containerd": "0"}
+_FIRST_VERSIONS = {"docker": "19.03", "podman": "4.1", "containerd": "0"}
 _MOST_NAMED_VERSIONS = 10
 
 

@@ -203,7 +203,15 @@ def _options(
     """
     options = dict(request.docker_options)
     if request.docker_recommended:
-        options = recommended(options, version_key(result.version), is_swarm(host), {flag.key for flag in flags})
+        before, own = _present(host)
+        options = recommended(
+            options,
+            version_key(result.version),
+            is_swarm(host),
+            flags={flag.key for flag in flags},
+            before=before,
+            own=own,
+        )
     masked_options = masked_tree(options)
     wrong = value_problems(masked_options)
     version = version_key(result.version)
@@ -259,7 +267,8 @@ def _config(
     if hidden and result.is_installed:
         result.problems.append(docker_data.problem(*hidden))
         return [], notes
-    lost = None if result.query else image_store.problem(host, before, change.config, result.version)
+    lost = docker_data.remap_problem(host, before, change.config) if result.is_installed else None
+    lost = lost or (None if result.query else image_store.problem(host, before, change.config, result.version))
     if lost:
         result.problems.append(lost)
         return [], notes
@@ -326,15 +335,41 @@ def is_swarm(host: Host) -> bool:
     return bool(info.get("swarm") or host["docker_daemon_json"].get("in_swarm"))
 
 
+def _present(host: Host) -> tuple[dict[str, t.Any], set[str]]:
+    """Return daemon.json, and the dotted names of the options that the role has set in it. Empty if it is not valid."""
+    file, record_file = host["files"][DEFAULT_PATH], host["files"].get(RECORD_FILE, {})
+    try:
+        known = record.load_state(record_file.get("content"), RECORD_FILE).record
+        before = parse(file["content"], DEFAULT_PATH) if file["exists"] else {}
+    except DaemonConfigError:  # _config reports it
+        return {}, set()
+    return before, set(record.owned_keys(known, MANAGER))
+
+
 def recommended(
-    options: dict[str, t.Any], version: tuple[int, ...], in_swarm: bool, flags: t.Collection[str] = ()
+    options: dict[str, t.Any],
+    version: tuple[int, ...],
+    in_swarm: bool,
+    *,
+    flags: t.Collection[str] = (),
+    before: t.Mapping[str, t.Any] | None = None,
+    own: t.Collection[str] = (),
 ) -> dict[str, t.Any]:
-    """Add the options recommended for GPU hosts, unless the user or a flag in the daemon's unit sets them."""
-    found = dict(options)
-    if not in_swarm and "live-restore" not in flags:
+    """Add the options recommended for GPU hosts, unless the user, a flag of the daemon's unit or others set them.
+
+    `before`: daemon.json. `own`: the dotted names of the options that the role has set in it.
+    """
+    found, file = dict(options), before or {}
+    if not in_swarm and "live-restore" not in flags and ("live-restore" not in file or "live-restore" in own):
         found.setdefault("live-restore", True)
     first, last = _CDI_IS_OPTIONAL
-    if first <= version < last and "features" not in flags:
+    present = file.get("features")
+    value = present.get("cdi") if isinstance(present, dict) else None
+    is_own = "features.cdi" in own
+    is_needed = first <= version < last and (value is None or is_own)
+    # Later versions do not need it, but its removal would need a restart.
+    is_kept = version >= last and value is True and is_own
+    if (is_needed or is_kept) and "features" not in flags:
         features = found.get("features", {})
         if isinstance(features, dict):
             found["features"] = {"cdi": True, **features}

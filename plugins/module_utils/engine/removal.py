@@ -123,7 +123,7 @@ def _options(host: Host, result: Removal) -> None:
 
 
 def _check_data(host: Host, state: record.State, result: Removal) -> None:
-    """Refuse to restore a `data-root` or an image store in which the Docker that stays would not find its data."""
+    """Refuse to restore options with which the Docker that stays would not find its data."""
     file = host["files"][DEFAULT_PATH]
     text = file["content"] if file["exists"] else None
     flags = [Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
@@ -132,7 +132,8 @@ def _check_data(host: Host, state: record.State, result: Removal) -> None:
     hidden = docker_data.hidden(host, before, change.config)
     if hidden and docker["package"]:
         result.problems.append(docker_data.problem(*hidden))
-    lost = image_store.problem(host, before, change.config, docker["version"])
+    remapped = docker_data.remap_problem(host, before, change.config) if docker["package"] else None
+    lost = remapped or image_store.problem(host, before, change.config, docker["version"])
     result.problems += [lost] if lost else []
 
 

@@ -37,7 +37,7 @@ ENGINES = {
 # NVIDIA/nvidia-container-toolkit, CHANGELOG.md, 1.19.0-rc.4 (d34b304).
 FIRST_WITH_07 = "1.19.0"
 # Docker's option --gpus: docker/docs, release notes of 19.03.
-FIRST_DOCKER_WITH_GPUS = "19.3"
+FIRST_DOCKER_WITH_GPUS = "19.03"
 # The oldest driver: NVIDIA's installation guides of nvidia-docker 2.6.0 and of toolkits up to 1.13. Inferred: it still
 # applies.
 FIRST_DRIVER = "418.81.07"

@@ -23,6 +23,9 @@ if t.TYPE_CHECKING:
 PATH = "/etc/nvidia-container-runtime/config.toml"
 # The keys with their types or values: NVIDIA/nvidia-container-toolkit, api/config/v1, for mode internal/info (d34b304).
 _RUNTIME, _CLI = "nvidia-container-runtime", "nvidia-container-cli"
+RUNTIMES = f"{_RUNTIME}.runtimes"
+# The default value of this key: api/config/v1/config.go.
+_DEFAULT_RUNTIMES = ["runc", "crun"]
 _LEVELS = ("trace", "debug", "info", "warning", "error", "fatal", "panic")
 KEYS: dict[str, t.Any] = {
     "accept-nvidia-visible-devices-as-volume-mounts": bool,
@@ -36,7 +39,7 @@ KEYS: dict[str, t.Any] = {
     f"{_RUNTIME}.debug": str,
     f"{_RUNTIME}.log-level": _LEVELS,
     f"{_RUNTIME}.mode": ("auto", "legacy", "cdi", "csv", "jit-cdi"),
-    f"{_RUNTIME}.runtimes": list,
+    RUNTIMES: list,
     f"{_RUNTIME}.modes.cdi.annotation-prefixes": list,
     f"{_RUNTIME}.modes.cdi.default-kind": str,
     f"{_RUNTIME}.modes.cdi.spec-dirs": list,
@@ -139,11 +142,20 @@ def plan(
     )
 
 
-def observed(host: Host, config: t.Mapping[str, t.Any]) -> Change:
-    """Return the change on an observed host."""
+def observed(host: Host, config: t.Mapping[str, t.Any], oci_runtime: str | None = None) -> Change:
+    """Return the change on an observed host.
+
+    `oci_runtime`: the path of an OCI runtime that NVIDIA's runtime must also try, unless `config` has its own list.
+    """
     files = host["files"]
-    texts = ((files.get(path) or {}).get("content") for path in (PATH, owned.CONTAINER_TOOLKIT_CONFIG_RECORD))
-    return plan(*texts, config)
+    texts = [(files.get(path) or {}).get("content") for path in (PATH, owned.CONTAINER_TOOLKIT_CONFIG_RECORD)]
+    change = plan(*texts, config)
+    if not oci_runtime or RUNTIMES in flat(config):
+        return change
+    # The list of the administrator or of the package, without the addition of an earlier run.
+    known = toml_text.get(toml_text.parse(change.text or ""), tuple(RUNTIMES.split(".")))
+    names = known if isinstance(known, list) else _DEFAULT_RUNTIMES
+    return change if oci_runtime in names else plan(*texts, {**flat(config), RUNTIMES: [*names, oci_runtime]})
 
 
 def read_record(text: str | None, path: str) -> dict[str, t.Any]:

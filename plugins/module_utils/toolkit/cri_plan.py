@@ -145,11 +145,10 @@ def _containerd(result: Plan, host: Host, version: str, *, default_runtime: bool
 
 
 def _crio(result: Plan, host: Host, version: str, *, default_runtime: bool, restart_policy: str) -> None:
-    texts = {path: text for path, text in host["cri_files"]["crio"].items() if path != owned.CRIO_DROP_IN}
     try:
-        drop_in = cri_runtime.crio(texts.values(), default_runtime=default_runtime)
+        drop_in, _oci_runtime = cri_runtime.crio(_crio_texts(host), default_runtime=default_runtime)
     except TomlError as error:
-        result.problems.append(f"A file of CRI-O ({', '.join(texts)}) cannot be used: {error}.")
+        result.problems.append(str(error))
         return
     if drop_in is None:
         result.reasons.append("runtime nvidia is already registered in CRI-O, whose configuration stays unchanged")
@@ -160,12 +159,27 @@ def _crio(result: Plan, host: Host, version: str, *, default_runtime: bool, rest
     _add(result, "CRI-O", change, restart_policy)
 
 
+def _crio_texts(host: Host) -> dict[str, str]:
+    return {path: text for path, text in host["cri_files"]["crio"].items() if path != owned.CRIO_DROP_IN}
+
+
+def oci_runtime(host: Host, engines: t.Collection[str], *, default_runtime: bool) -> str | None:
+    """Return the path of CRI-O's OCI runtime, if NVIDIA's runtime calls it but does not find it by its name."""
+    if "crio" not in engines:
+        return None
+    try:
+        return cri_runtime.crio(_crio_texts(host), default_runtime=default_runtime)[1]
+    except TomlError:  # the plan reports it
+        return None
+
+
 def _add(result: Plan, title: str, change: Change, restart_policy: str) -> None:
     if not change.files and not change.action:
         return
     if change.action == "restarted" and restart_policy == "never":
         result.reasons.append(
-            f"runtime nvidia in {title} needs a restart of {change.unit}, and {_NEVER}, so the runtime stays as it is"
+            f"the registration of runtime nvidia in {title} was not changed: it needs a restart of {change.unit}, but "
+            f"{_NEVER}. Set it to when_safe"
         )
         return
     result.engines.append(change)

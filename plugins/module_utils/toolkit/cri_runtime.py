@@ -37,6 +37,10 @@ _MERGES = "2.0"
 _IMPORTS_BY_DEFAULT = "2.2"
 _DEFAULT_IMPORT = posixpath.dirname(DROP_IN) + "/*.toml"
 _CDI = "1.7"
+# Where NVIDIA's runtime searches for the OCI runtime that it calls: NVIDIA/nvidia-container-toolkit,
+# internal/oci/runtime_low_level.go and pkg/lookup (d34b304). CRI-O's own packages have theirs in /usr/libexec/crio:
+# cri-o/packaging, templates/latest/cri-o (b111fe9).
+_SEARCHED = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 # Files whose owners write them again: k3s and RKE2 have their own; nodeadm (awslabs/amazon-eks-ami, nodeadm/internal/
 # containerd, 81fec2e) and Kubespray (roles/container-engine/containerd, 46dbdd3) name this specification of runtimes.
 _OWN_FILES = {
@@ -64,12 +68,20 @@ class Registration:
     problems: list[str] = dataclasses.field(default_factory=list)
 
 
+def _parsed(path: str, text: str | None) -> dict[str, t.Any]:
+    """Return the content of a file. Raise TomlError with a whole message if it cannot be read."""
+    try:
+        return toml_text.parse(text or "")
+    except TomlError as error:
+        raise TomlError(f"{path} is {error}. Nothing was changed. Correct the file, and run the role again.") from error
+
+
 def owner(root_text: str | None, existing: t.Collection[str] = ()) -> str | None:
     """Return who else writes containerd's configuration, or None. `existing` names files of the host."""
     found = next((name for name, path in _OWN_FILES.items() if path in existing), None)
     if found or not root_text:
         return found
-    root = toml_text.parse(root_text)
+    root = _parsed(ROOT_FILE, root_text)
     tables = (toml_text.get(root, ("plugins", table, "containerd", "runtimes")) or {} for table in _CRI.values())
     runtimes = [runtime for table in tables for runtime in table.values()]
     specs = (runtime.get("base_runtime_spec") for runtime in runtimes if isinstance(runtime, dict))
@@ -95,7 +107,7 @@ def containerd(
             result, version, root_text, dict(imported or {}), default_runtime=default_runtime, existing=existing
         )
     except TomlError as error:
-        result.problems.append(f"{ROOT_FILE} or a file that it imports cannot be used: {error}.")
+        result.problems.append(str(error))
     if result.problems:
         result.drop_in, result.root = None, {}
     return result
@@ -116,7 +128,7 @@ def _containerd(
             f"{other} writes containerd's configuration, so it stays unchanged. Register runtime {NAME} with {other}."
         )
         return
-    root = toml_text.parse(root_text or "")
+    root = _parsed(ROOT_FILE, root_text)
     if {"cri", *_CRI.values()} & set(root.get("disabled_plugins") or []):
         result.reasons.append(
             f"{ROOT_FILE} disables CRI, so Kubernetes does not use this containerd. It stays unchanged."
@@ -126,7 +138,7 @@ def _containerd(
     number = _config_version(result, version, root_text, root, merges=merges)
     if number is None:
         return
-    trees = {ROOT_FILE: root, **{path: toml_text.parse(text) for path, text in imported.items() if path != DROP_IN}}
+    trees = {ROOT_FILE: root, **{path: _parsed(path, text) for path, text in imported.items() if path != DROP_IN}}
     table = _effective(trees.values(), _CRI[number], merges=merges)
     if _is_registered(table, default_runtime=default_runtime):
         result.reasons.append(
@@ -269,22 +281,26 @@ def _imported(tree: dict[str, t.Any], path: str, paths: t.Iterable[str]) -> list
     return result
 
 
-def crio(texts: t.Iterable[str], *, default_runtime: bool = False) -> str | None:
-    """Return the drop-in for CRI-O, or None if somebody else has registered the runtime.
+def crio(texts: t.Mapping[str, str], *, default_runtime: bool = False) -> tuple[str | None, str | None]:
+    """Return the drop-in for CRI-O, and the OCI runtime that NVIDIA's runtime does not find by its name.
 
-    `texts`: its configuration files in the order in which it reads them. Raise TomlError if one cannot be read.
+    None: somebody else has registered the runtime, or it finds the OCI runtime. `texts`: CRI-O's configuration files by
+    path, in the order in which it reads them. Raise TomlError with a whole message if one cannot be read.
     """
     tree: dict[str, t.Any] = {}
-    for text in texts:
-        tree = _merged(tree, toml_text.parse(text))
+    for path, text in texts.items():
+        tree = _merged(tree, _parsed(path, text))
     section = toml_text.get(tree, ("crio", "runtime")) or {}
     runtimes = section.get("runtimes") or {}
     known = posixpath.basename(str((runtimes.get(NAME) or {}).get("runtime_path")))
     if known == posixpath.basename(PATH) and (section.get("default_runtime") == NAME or not default_runtime):
-        return None
+        return None, None
     base = next((name for name in (section.get("default_runtime"), "crun", "runc") if name in runtimes), None)
-    runtime = {**(runtimes[base] if base and base != NAME else {}), "runtime_path": PATH, "runtime_type": "oci"}
+    options = runtimes[base] if base and base != NAME else {}
+    runtime = {**options, "runtime_path": PATH, "runtime_type": "oci"}
     own: dict[str, t.Any] = {"runtimes": {NAME: runtime}}
     if default_runtime:
         own["default_runtime"] = NAME
-    return _HEADER + toml_text.document({"crio": {"runtime": own}})
+    called = str(options.get("runtime_path") or "")
+    is_found = not called or posixpath.dirname(called) in _SEARCHED
+    return _HEADER + toml_text.document({"crio": {"runtime": own}}), None if is_found else called

@@ -113,7 +113,8 @@ def plan(
     result.changes += result.cri.changes
     result.problems += result.cri.problems
     reasons += result.cri.reasons
-    _config(result, host, request)
+    oci_runtime = cri_plan.oci_runtime(host, engines, default_runtime=request.default_runtime)
+    _config(result, host, request, oci_runtime)
     installs = bool(result.transaction and result.transaction.install)
     result.cdi = cdi_refresh.plan(
         host, packages.version, driver, installs=installs, has_new_driver=has_new_driver, waits=cdi_waits
@@ -179,14 +180,14 @@ def without_toolkit(
     return result
 
 
-def _config(result: Plan, host: Host, request: Request) -> None:
-    """Plan the keys of config.toml."""
+def _config(result: Plan, host: Host, request: Request, oci_runtime: str | None) -> None:
+    """Plan the keys of config.toml. `oci_runtime`: see `config_file.observed`."""
     wrong = config_file.value_problems(request.config)
     result.problems += [f"nvidia_container_toolkit_config: {text}" for text in wrong]
     if wrong:
         return
     try:
-        change = config_file.observed(host, request.config)
+        change = config_file.observed(host, request.config, oci_runtime)
     except TomlError as error:
         result.problems.append(f"{config_file.PATH} cannot be changed: {error}. Nothing was changed.")
         return

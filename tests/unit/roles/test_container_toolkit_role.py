@@ -6,8 +6,15 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+
+import jinja2
+import pytest
+import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi
@@ -68,6 +75,39 @@ def test_only_what_the_role_installed_is_removed(tmp_path: Path) -> None:
     kept, removed = Roles(tmp_path).run(ROLE, [theirs], [ours], nvidia_container_toolkit_state="absent")
     assert (kept[0], "<run absent.yml>" in kept[1]) == (True, False), kept[1]
     assert (removed[0], "<run absent.yml>" in removed[1]) == (True, True), removed[1]
+
+
+def test_directory_is_removed_and_reported_only_if_it_is_empty(tmp_path: Path) -> None:
+    empty, full, missing = tmp_path / "empty", tmp_path / "full", tmp_path / "missing"
+    (full / "file").mkdir(parents=True)
+    empty.mkdir()
+    file = ROOT / "roles/nvidia_container_toolkit/tasks/empty_directory.yml"
+    tasks = [
+        {"ansible.builtin.include_tasks": str(file), "vars": {"__nvidia_container_toolkit_directory": str(path)}}
+        for path in (empty, full, missing)
+    ]
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+    argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", str(tmp_path / "play.yml")]
+    argv += ["-e", f"ansible_python_interpreter={sys.executable}", "-e", f"ansible_remote_tmp={tmp_path / 'remote'}"]
+    environment = {**os.environ, "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local"), "ANSIBLE_NOCOLOR": "1"}
+    for options, changed, remains in ((["--check"], 0, True), ([], 1, False), ([], 0, False)):
+        done = subprocess.run([*argv, *options], capture_output=True, text=True, check=False, env=environment)
+        assert f"changed={changed} " in done.stdout, done.stdout + done.stderr
+        assert (done.returncode, empty.exists(), full.exists()) == (0, remains, True)
+
+
+@pytest.mark.parametrize("part", ["cdi", "own_cdi"])
+@pytest.mark.parametrize(
+    ("reload", "enable", "warns"), [(True, [], True), (False, ["x.service"], True), (False, [], False)]
+)
+def test_containers_with_gpus_are_named_before_systemd_reloads(
+    part: str, reload: bool, enable: list[str], warns: bool
+) -> None:
+    tasks = yaml.safe_load((ROOT / f"roles/nvidia_container_toolkit/tasks/{part}.yml").read_text(encoding="utf-8"))
+    assert tasks[0]["ansible.builtin.include_tasks"] == "reload_warning.yml"
+    condition = jinja2.Environment().compile_expression(tasks[0]["when"])
+    planned = {part: {"reload": reload, "enable": enable}}
+    assert condition(__nvidia_container_toolkit_plan=planned) == warns
 
 
 # Stands for docker_daemon_config: reports its options, and that dockerd needs a reload.

@@ -96,6 +96,47 @@ def test_data_of_an_earlier_docker_is_only_named() -> None:
     assert "1 image of an earlier Docker installation, but Docker will use /data/docker and will not" in done.reason
 
 
+REMAP = {"userns-remap": "default"}
+
+
+def test_change_of_the_remapped_user_that_hides_data_is_refused() -> None:
+    assert problems(seen(CE, FULL), REMAP) == [
+        "userns-remap in daemon.json would be set to default, which would hide 2 containers, 5 images, 1 volume, "
+        "because Docker would use another directory in /var/lib/docker. Nothing was changed. Remove userns-remap from "
+        "container_engine_docker_options, or remove all of these first."
+    ]
+    (text,) = problems(seen(CE, {"volumes": 1}, ours=REMAP), {})
+    assert "would be removed, which would hide 1 volume" in text
+    assert "Set userns-remap to default in container_engine_docker_options, or remove all of these first." in text
+    (text,) = problems(seen(CE, FULL, json.dumps(REMAP)), {"userns-remap": "alice"})
+    assert "would change from default to alice" in text
+    here = t.cast("t.Any", seen(CE, FULL, ours=REMAP))
+    (text,) = removal.plan(here, read({"state": "absent"}), PLATFORMS).problems
+    assert "userns-remap in daemon.json would be removed" in text
+
+
+def test_images_of_the_containerd_image_store_are_counted() -> None:
+    here = seen(CE, {})
+    here["engines"]["docker"]["info"] = {"images": 3, "server_version": "28.5.1"}
+    (text,) = problems(here, REMAP)
+    assert "would hide 3 images" in text
+
+
+@pytest.mark.parametrize(
+    ("packages", "data", "text", "options"),
+    [
+        (CE, {}, None, REMAP),
+        (CE, FULL, json.dumps(REMAP), REMAP),
+        (CE, FULL, json.dumps(REMAP), {}),
+        ({}, FULL, None, REMAP),
+    ],
+)
+def test_remapped_user_that_hides_nothing_is_accepted(
+    packages: dict[str, str], data: dict[str, t.Any], text: str | None, options: dict[str, t.Any]
+) -> None:
+    assert problems(seen(packages, data, text), options) == []
+
+
 def test_removal_of_the_options_keeps_the_directory_of_a_docker_that_stays() -> None:
     here = t.cast("t.Any", seen(CE, {**FULL, "root": "/data/docker"}, ours=NEW))
     (text,) = removal.plan(here, read({"state": "absent"}), PLATFORMS).problems

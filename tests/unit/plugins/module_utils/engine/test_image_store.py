@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Changes after which Docker would no longer find the containers and images in the containerd image store."""
+"""Changes after which Docker would no longer find the containers and images in its image store."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.engine_samples import
 
 SUPPORT = {"ca-certificates": "1", "iptables": "1", "python3-requests": "1"}
 KEPT = {"features": {"containerd-snapshotter": True}}
+OWN = {"driver": "overlay2", "version": "28.5.1"}
 
 
 def seen(
@@ -93,6 +94,27 @@ def test_refusal_names_the_change_the_contents_and_the_ways_out() -> None:
         ({"version": "28.5.1", "ours": KEPT}, {"docker_options": KEPT}, None),
         ({"ours": KEPT}, {}, None),
         ({}, {"docker_options": {"mtu": 9000}}, None),
+        # Docker's own store
+        (
+            {**OWN},
+            {"docker_options": KEPT},
+            "Changing daemon.json would hide 5 containers, 12 images, because Docker would no longer use storage "
+            "driver overlay2, which contains them. Nothing was changed. Remove features.containerd-snapshotter from "
+            "container_engine_docker_options, or remove these containers and images first.",
+        ),
+        (
+            {**OWN},
+            {"docker_options": {"storage-driver": "vfs"}},
+            "changed. Set storage-driver to overlay2 in container_engine_docker_options, or remove these containers",
+        ),
+        ({**OWN, "version": "29.1.2"}, {"docker_options": KEPT}, "Changing daemon.json would hide 5 containers"),
+        ({**OWN, "version": "29.1.2"}, {"docker_options": {"storage-driver": "overlayfs"}}, "Changing daemon.json"),
+        ({**OWN}, {"docker_options": {"storage-driver": "overlay2"}}, None),
+        ({**OWN}, {"docker_options": {"features": {"containerd-snapshotter": False}}}, None),
+        ({**OWN}, {"minimum_version": "29"}, None),
+        ({**OWN, "images": 0, "containers": 0}, {"docker_options": KEPT}, None),
+        # Somebody else has changed the file, but has not restarted Docker.
+        ({**OWN, "text": json.dumps(KEPT)}, {}, None),
     ],
 )
 def test_change_that_hides_the_store_is_refused(

@@ -129,6 +129,7 @@ KUBELET = {"kubelet.service": {"active_state": "active"}}
 APT_ENTRY = {
     "file": "/etc/apt/sources.list.d/docker.list",
     "enabled": True,
+    "types": ["deb"],
     "uris": [f"{DOCKER_URL}/debian"],
     "suites": ["bookworm"],
     "components": ["stable"],
@@ -153,6 +154,23 @@ REPO = {"id": "docker-ce-stable", "file": "/etc/yum.repos.d/docker-ce.repo", "en
         ("el-9", {"repositories": [{**REPO, "url": f"{DOCKER_URL}/centos/9/x86_64/test"}]}, True),
         # apt rejects a second entry for the suite that has another key.
         ("debian-12", {"apt": {"sources": [{**APT_ENTRY, "components": ["test"]}]}}, False),
+        # A mirror of the distribution, and an entry without binary packages.
+        (
+            "debian-12",
+            {
+                "apt": {
+                    "sources": [
+                        {
+                            **APT_ENTRY,
+                            "uris": ["https://docker.corp.example/repository/debian"],
+                            "components": ["main", "contrib"],
+                        }
+                    ]
+                }
+            },
+            True,
+        ),
+        ("debian-12", {"apt": {"sources": [{**APT_ENTRY, "types": ["deb-src"]}]}}, True),
         # Docker does not update the folder centos of Enterprise Linux 8.
         ("el-8", {"repositories": [{**REPO, "url": f"{DOCKER_URL}/centos/$releasever/$basearch/stable"}]}, True),
         ("el-8", {"repositories": [{**REPO, "url": f"{DOCKER_URL}/rhel/8/x86_64/stable"}]}, False),
@@ -278,6 +296,7 @@ def test_auto_prefers_dockers_source_on_a_host_that_uses_it(
 def test_archive_without_a_current_docker_leads_to_dockers() -> None:
     done = answered(host("ubuntu-22.04"), {**offers("ubuntu"), "docker.io": ["18.9.1-0ubuntu1"]})
     assert (done.source, done.problems) == ("docker", [])
+    assert "docker 19.03 or newer is required, but" in done.reason
     assert "no such version of docker.io. It has 18.9.1;" in done.reason
 
 

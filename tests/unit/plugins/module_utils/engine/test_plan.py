@@ -360,6 +360,40 @@ def test_recommended_options_are_added(
     assert engine_plan.recommended(options, version, in_swarm) == expected
 
 
+@pytest.mark.parametrize(
+    ("file", "own", "version", "expected"),
+    [
+        # Values of somebody else stay.
+        ({"live-restore": False}, [], (27,), {"features": {"cdi": True}}),
+        ({"live-restore": True}, [], (24,), {}),
+        ({"features": {"cdi": False}}, [], (27,), {"live-restore": True}),
+        ({"features": {"buildkit": True}}, [], (27,), {"live-restore": True, "features": {"cdi": True}}),
+        # The role repairs its own values.
+        ({"live-restore": False}, ["live-restore"], (24,), {"live-restore": True}),
+        ({"features": {"cdi": False}}, ["features.cdi"], (27,), {"live-restore": True, "features": {"cdi": True}}),
+        # After an upgrade, the option of the role stays. Its removal would need a restart.
+        ({"features": {"cdi": True}}, ["features.cdi"], (28, 2), {"live-restore": True, "features": {"cdi": True}}),
+        ({"features": {"cdi": True}}, [], (28, 2), {"live-restore": True}),
+        ({"features": {"cdi": False}}, ["features.cdi"], (28, 2), {"live-restore": True}),
+        ({}, ["features.cdi"], (28, 2), {"live-restore": True}),
+        ({"features": {"cdi": True}}, ["features.cdi"], (24,), {"live-restore": True}),
+    ],
+)
+def test_recommended_options_keep_the_values_of_others(
+    file: dict[str, t.Any], own: list[str], version: tuple[int, ...], expected: dict[str, t.Any]
+) -> None:
+    assert engine_plan.recommended({}, version, False, before=file, own=own) == expected
+
+
+def test_values_of_the_administrator_stay_in_a_default_run() -> None:
+    text = '{"live-restore": false, "features": {"cdi": false}}'
+    seen = with_daemon_json(host(packages=("docker-ce", *SUPPORT)), text)
+    done = plan(seen, settings())
+    assert (done.options, done.changes, done.config_needed) == ({}, [], False)
+    done = plan(seen, settings(docker_options={"live-restore": True}))
+    assert done.changes == ["change live-restore in /etc/docker/daemon.json"]
+
+
 def test_flags_override_recommended_options() -> None:
     seen = host("debian-13", packages=("docker.io", "docker-cli", *SUPPORT))
     off = {"text": "--live-restore=false", "key": "live-restore", "value": False, "place": "/etc/default/docker"}

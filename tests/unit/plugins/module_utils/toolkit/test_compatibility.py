@@ -44,7 +44,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.compatibili
             "1.20.1-1",
             "Podman has no option --gpus. Use isolation cdi or runtime.",
         ),
-        ("device_requests", "docker", "18.9.1", "1.20.1-1", "Install Docker 19.3 or later"),
+        ("device_requests", "docker", "18.9.1", "1.20.1-1", "Install Docker 19.03 or later"),
         # Nothing is known yet.
         ("cdi", "docker", None, "1.20.1-1", None),
         ("cdi", "podman", "4.3.1", None, None),

@@ -131,8 +131,8 @@ def test_without_a_restart_nothing_is_changed_but_reported() -> None:
     done = plan(seen, policy="never")
     assert (done.engines, done.changes) == ([], [])
     assert done.reasons == [
-        f"runtime nvidia in containerd needs a restart of {CONTAINERD}, and container_engine_restart_policy is never, "
-        "so the runtime stays as it is"
+        f"the registration of runtime nvidia in containerd was not changed: it needs a restart of {CONTAINERD}, but "
+        "container_engine_restart_policy is never. Set it to when_safe"
     ]
     # An engine that does not run needs no restart.
     seen["services"][CONTAINERD]["active_state"] = "inactive"
@@ -215,7 +215,7 @@ def test_engine_that_this_run_installs_is_planned_later() -> None:
     [
         ("2.3.0", "version = 5\n", f"{ROOT_FILE} has version 5, which is not known. Known versions: 2, 3, 4."),
         ("1.7.24", "[plugins]\n", "has version 1, for which drop-ins do not work"),
-        ("2.1.5", "version =\n", "not valid TOML"),
+        ("2.1.5", "version =\n", f"{ROOT_FILE} is not valid TOML"),
     ],
 )
 def test_configuration_that_cannot_be_used_is_refused(version: str, root: str, words: str) -> None:
@@ -258,6 +258,13 @@ def test_removal_is_refused_while_containers_run() -> None:
 
 
 # --- CRI-O ------------------------------------------------------------------------------------------------------------
+
+
+def test_file_of_crio_that_is_not_toml_is_named() -> None:
+    texts = {"/etc/crio/crio.conf": "", "/etc/crio/crio.conf.d/10.conf": "x = "}
+    done = plan(host("crio", "1.30.1", crio=texts))
+    (problem,) = done.problems
+    assert (problem.partition(" is not")[0], done.engines) == ("/etc/crio/crio.conf.d/10.conf", [])
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime
     Registration,
     containerd,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
 V2, V3 = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
 BINARY = "/usr/bin/nvidia-container-runtime"
@@ -258,7 +259,7 @@ def test_files_of_others_are_left_alone_and_reported(
             "which containerd 1.7.24 does not read. Version 3 requires containerd 2.0 or later.",
         ),
         ("2.2.5", "version = 4\n", "Version 4 requires containerd 2.3 or later."),
-        ("2.2.5", "version = \n", "cannot be used: not valid TOML"),
+        ("2.2.5", "version = \n", "is not valid TOML: Invalid value"),
     ],
 )
 def test_configuration_that_cannot_be_used_is_refused(version: str, root: str, words: str) -> None:
@@ -268,15 +269,40 @@ def test_configuration_that_cannot_be_used_is_refused(version: str, root: str, w
 
 
 def test_crio_gets_a_drop_in_with_the_options_of_its_runtime() -> None:
-    texts = [
-        '[crio.runtime]\ndefault_runtime = "runc"\n[crio.runtime.runtimes.runc]\nruntime_path = "/usr/bin/runc"\n',
-        '[crio.runtime]\ndefault_runtime = "crun"\n[crio.runtime.runtimes.crun]\nmonitor_path = "/usr/bin/conmon"\n',
-    ]
+    texts = {
+        "a": '[crio.runtime]\ndefault_runtime = "runc"\n[crio.runtime.runtimes.runc]\nruntime_path = "/usr/bin/runc"\n',
+        "b": '[crio.runtime]\ndefault_runtime = "crun"\n'
+        '[crio.runtime.runtimes.crun]\nmonitor_path = "/usr/bin/conmon"\n',
+    }
     runtime = {"monitor_path": "/usr/bin/conmon", "runtime_path": BINARY, "runtime_type": "oci"}
-    assert toml_text.parse(str(cri_runtime.crio(texts))) == {"crio": {"runtime": {"runtimes": {"nvidia": runtime}}}}
-    bare = toml_text.parse(str(cri_runtime.crio([], default_runtime=True)))["crio"]["runtime"]
+    drop_in, called = cri_runtime.crio(texts)
+    assert toml_text.parse(str(drop_in)) == {"crio": {"runtime": {"runtimes": {"nvidia": runtime}}}}
+    bare = toml_text.parse(str(cri_runtime.crio({}, default_runtime=True)[0]))["crio"]["runtime"]
     assert (bare["default_runtime"], bare["runtimes"]["nvidia"]["runtime_path"]) == ("nvidia", BINARY)
+    assert called is None
     # Somebody else has registered it.
     there = f'[crio.runtime.runtimes.nvidia]\nruntime_path = "{BINARY}"\n'
-    assert cri_runtime.crio([there]) is None
-    assert cri_runtime.crio([there], default_runtime=True)
+    assert cri_runtime.crio({"a": there}) == (None, None)
+    assert cri_runtime.crio({"a": there}, default_runtime=True)[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "called"),
+    [("/usr/libexec/crio/crun", "/usr/libexec/crio/crun"), ("/usr/bin/crun", None), ("", None)],
+)
+def test_oci_runtime_that_cannot_be_found_by_its_name_is_returned(path: str, called: str | None) -> None:
+    own = f'[crio.runtime]\ndefault_runtime = "crun"\n[crio.runtime.runtimes.crun]\nruntime_path = "{path}"\n'
+    drop_in, found = cri_runtime.crio({"10-crio.conf": own})
+    assert found == called
+    assert BINARY in str(drop_in)
+
+
+def test_file_that_is_not_toml_is_named() -> None:
+    words = "is not valid TOML: Invalid value (at end of document). Nothing was changed. Correct the file, and run "
+    with pytest.raises(TomlError) as caught:
+        cri_runtime.crio({"/etc/crio/crio.conf": "", "/etc/crio/crio.conf.d/a.conf": "x = "})
+    assert str(caught.value).startswith(f"/etc/crio/crio.conf.d/a.conf {words}")
+    (problem,) = containerd("2.1.5", NEW, {"/etc/containerd/conf.d/a.toml": "x = "}).problems
+    assert problem.startswith(f"/etc/containerd/conf.d/a.toml {words}")
+    (problem,) = containerd("2.1.5", "x = ").problems
+    assert problem.startswith(f"/etc/containerd/config.toml {words}")

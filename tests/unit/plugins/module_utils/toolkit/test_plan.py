@@ -217,6 +217,55 @@ def test_configuration_is_a_part_of_the_plan() -> None:
     assert f"{CONFIG} cannot be changed: not valid TOML" in problem
 
 
+# CRI-O's own packages: cri-o/packaging, templates/latest/cri-o/bundle/10-crio.conf (b111fe9).
+CRIO = """\
+[crio.runtime]
+default_runtime = "crun"
+
+[crio.runtime.runtimes.crun]
+runtime_path = "/usr/libexec/crio/crun"
+runtime_root = "/run/crun"
+"""
+
+
+@pytest.mark.parametrize("text", [None, '# Ours\n[nvidia-container-runtime]\nruntimes = ["runc", "crun"] # first\n'])
+def test_oci_runtime_of_crio_is_added_to_the_configuration_and_taken_back(text: str | None) -> None:
+    seen = refreshed(configured("debian-12", unit()))
+    seen["engines"]["crio"] = {"package": "cri-o", "version": "1.34.1"}
+    seen["cri_files"]["crio"] = {"/etc/crio/crio.conf.d/10-crio.conf": CRIO}
+    seen["files"][CONFIG] = {"exists": text is not None, "content": text}
+    record = owned.CONTAINER_TOOLKIT_CONFIG_RECORD
+
+    def planned(engine: str = "crio", **variables: t.Any) -> Plan:
+        done = plan(seen, engines={engine: "1.34.1"}, **variables)
+        assert done.problems == []
+        return done
+
+    done = planned()
+    assert done.changes == [f"write {owned.CRIO_DROP_IN}", f"change nvidia-container-runtime.runtimes in {CONFIG}"]
+    assert done.config is not None
+    assert 'runtimes = ["runc", "crun", "/usr/libexec/crio/crun"]' in str(done.config.text)
+    seen["cri_files"]["crio"][owned.CRIO_DROP_IN] = done.cri.engines[0].files[0].content
+    seen["files"] |= {
+        CONFIG: {"exists": True, "content": done.config.text},
+        record: {"exists": True, "content": done.config.record},
+    }
+    assert planned().changes == []
+    # The variable overrides the list, and the list follows again without the variable.
+    mine = planned(config={"nvidia-container-runtime": {"runtimes": ["crun"]}}).config
+    assert mine is not None
+    assert 'runtimes = ["crun"]' in str(mine.text)
+    seen["files"] |= {CONFIG: {"content": mine.text}, record: {"content": mine.record}}
+    again = planned().config
+    assert again is not None
+    assert again.text == done.config.text
+    # Without CRI-O, the former line returns.
+    seen["files"] |= {CONFIG: {"content": again.text}, record: {"content": again.record}}
+    gone = planned("podman").config
+    assert gone is not None
+    assert (gone.text, gone.record) == (text, None)
+
+
 # --- removal ----------------------------------------------------------------------------------------------------------
 
 
