@@ -123,9 +123,7 @@ ansible_facts:
       type: str
       sample: NVML shows 8 GPUs.
     nvidia_driver:
-      description:
-        - The driver. Without a driver, its versions, the library, the flavor of the kernel module and the firmware mode
-          are V(null).
+      description: The driver. Without a driver, the values that describe it are V(null).
       returned: always
       type: dict
       contains:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Choose the container engine, and refuse a Docker on another host."""
+"""Choose the container engine, refuse a Docker on another host, and list the containers of the other engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman, StoppedDocker
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError, invalid_address
 
 _TLS_OPTIONS = ("tls", "validate_certs", "tls_verify")
@@ -96,6 +96,27 @@ def choose_engine(requested: str, engines: Mapping[str, Docker | Podman], name: 
         )
     owners = [engine for engine in available if _has_container(engine, name)] if len(available) > 1 else []
     return owners[0] if len(owners) == 1 else available[0]
+
+
+def containers_of_other_engine(
+    engine: Docker | Podman | StoppedDocker, *, must_answer: bool
+) -> tuple[list[dict], list[str]]:
+    """Return the containers of the engine that does not run the container of the task, and warnings.
+
+    This engine may be installed but not usable, such as Podman for a user without subordinate IDs. This is an error
+    only for exclusive use.
+    """
+    try:
+        engine.state()
+        return engine.containers(), []
+    except EngineError as error:
+        reason = str(error).strip().splitlines()[-1]
+        message = f"Cannot determine which GPUs {engine.name}'s containers hold: {reason.rstrip('.')}."
+        if must_answer and not isinstance(engine, StoppedDocker):
+            raise EngineError(
+                f"exclusive: {message[0].lower()}{message[1:]} Repair or remove {engine.name}, or remove exclusive."
+            ) from error
+        return [], [message]
 
 
 def _has_container(engine: Docker | Podman, name: str) -> bool:

@@ -116,11 +116,14 @@ class Nvidia:
         capabilities: Sequence[str],
         current: str | None,
         *,
-        needs_graphics: bool = False,
+        user_capabilities: Collection[str] = (),
     ) -> Choice:
-        """Choose the isolation. Raise IsolationError if the requested one is not available."""
+        """Choose the isolation. Raise IsolationError if the requested one is not available.
+
+        `capabilities`: those of the user, else those of the image. `user_capabilities`: only those of the user.
+        """
         host = self._host(engine)
-        if needs_graphics:
+        if {*graphics.CAPABILITIES} & {*user_capabilities}:
             host = replace(host, needs_graphics=True, graphics_fault=self._graphics().fault)
         return container_isolation.choose(requested, engine, host, units, capabilities, current=current)
 

@@ -350,6 +350,14 @@ def pull_call(engine: str, options: Mapping[str, Any], image: str, *, always: bo
     return {"module": PULL_MODULES[engine], "args": arguments}
 
 
+def risk_options(engine: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the user's options that decide which events can remove the access to the GPUs."""
+    names = NAMES[engine]
+    return {
+        key: options.get(names.get(key, key)) for key in ("privileged", "restart_policy", "security_opts", "userns")
+    }
+
+
 def removal_options(engine: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the user's options that apply when a container is stopped or removed."""
     keys = {*CONNECTION_OPTIONS[engine], *REMOVAL_OPTIONS[engine]}

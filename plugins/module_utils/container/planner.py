@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, inspection
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignment import (
@@ -21,7 +21,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignmen
     driver_capabilities,
     unit_indexes,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.engine_choice import choose_engine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import ExistingContainer
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import GpuUse, sharing_warnings
@@ -36,12 +35,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request i
     required_subsets,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import LIFETIME, Reservations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.result import build_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.result import (
+    build_plan,
+    existence,
+    unpulled_warning,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import describe_unusable, select_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Image, Podman, StoppedDocker
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
-from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import graphics
 
 _USER_SCOPE = "exclusive_scope is user: only containers of this user's engines count as holders"
 
@@ -72,13 +73,15 @@ class Planner:
         self._root_user = root_user
         self._docker_host = docker_host
         self._name: str = params["name"]
+        self._exclusive: bool = params["exclusive"]
+        self._is_host_scope = params["exclusive_scope"] == "host"
         self._capabilities: list[str] | None = params["capabilities"] or None
         self._conditions = Conditions(**(params["conditions"] or {}))
         self._warnings: list[str] = []
 
     def plan(self) -> dict[str, Any]:
         """Return the plan: the call of the engine's module, the assigned GPUs and the diff."""
-        self._engine = choose_engine(self._params["engine"], self._engines, self._name)
+        self._engine = engine_choice.choose_engine(self._params["engine"], self._engines, self._name)
         container_options.validate_name(self._engine.name, self._name)
         self._user_options = container_options.user_options(
             self._engine.name, self._params, self._params["engine_options"] or {}
@@ -105,7 +108,11 @@ class Planner:
         before = self._existing.summary()
         after = {"exists": False, "running": False, "gpus": [], "isolation": NONE, "exclusive": False}
         result = self._build_plan(
-            {**self._removal_options(), "name": self._name, "state": "absent"},
+            {
+                **container_options.removal_options(self._engine.name, self._user_options),
+                "name": self._name,
+                "state": "absent",
+            },
             Assignment(reason="state is absent"),
             before,
             {**before, **after},
@@ -120,7 +127,11 @@ class Planner:
         with contextlib.suppress(SelectionError, BindingMissing):
             self._accelerator.observe()
         before = self._existing.summary()
-        options = {**self._removal_options(), "name": self._name, "state": "stopped"}
+        options = {
+            **container_options.removal_options(self._engine.name, self._user_options),
+            "name": self._name,
+            "state": "stopped",
+        }
         if self._engine.name == "docker":
             # Otherwise Docker's module would compare the environment and recreate the container.
             options["comparisons"] = {"*": "ignore"}
@@ -143,20 +154,14 @@ class Planner:
 
     def _plan_stopped_engine(self) -> dict[str, Any]:
         """Predict for a Docker that is stopped and that check mode must not start."""
-        found = self._engine.container(self._name)
-        running = found is not None and inspection.is_running(found)
-        before = {**self._existing.summary(), "exists": found is not None, "running": running}
-        state = self._params["state"]
-        if not before["exists"] and state != "absent":
+        found, state = self._engine.container(self._name), self._params["state"]
+        if found is None and state != "absent":
             self._require_image()
         self._warnings.append(
             f"{self._engine.REASON}. The prediction only considers whether the container exists and runs."
         )
-        after = {
-            **before,
-            "exists": state != "absent",
-            "running": {"started": True, "present": running}.get(state, False),
-        }
+        is_running = found is not None and inspection.is_running(found)
+        before, after = existence(self._existing.summary(), found is not None, is_running, state)
         result = self._build_plan({}, Assignment(reason=self._engine.REASON), before, after)
         result.update(predicted=True, nothing_to_do=before == after)
         return result
@@ -177,7 +182,7 @@ class Planner:
         request, reason = self._request(image, env)
         if request.kind == "none":
             return self._plan_container(image, Assignment(reason=reason, access=self._accelerator.no_access(env)))
-        self._accelerator.observe(required_subsets(request, self._conditions, exclusive=self._params["exclusive"]))
+        self._accelerator.observe(required_subsets(request, self._conditions, exclusive=self._exclusive))
         with self._locked():
             assignment = self._assign(request, reason, image, env, self._use(request))
             return self._plan_container(image, assignment)
@@ -211,12 +216,7 @@ class Planner:
         if image is not None and policy != "always":
             return None
         if self._check_mode:
-            self._warnings.append(
-                f"image {reference} is not pulled in check mode, so its requirements are not checked."
-                if image is None
-                else f"pull=always: check mode pulls nothing, so the prediction is for the local image {reference}. "
-                "If the registry has a newer image, a run outside check mode recreates the container."
-            )
+            self._warnings.append(unpulled_warning(reference, is_local=image is not None))
             return None
         return container_options.pull_call(name, self._user_options, reference, always=policy == "always")
 
@@ -237,13 +237,13 @@ class Planner:
         """Raise the error of a request that fails with every image. Otherwise, the task would first pull the image."""
         if self._params["gpus"] is None or (request := parse_request(self._params["gpus"])).kind == "none":
             return
-        self._accelerator.observe(required_subsets(request, self._conditions, exclusive=self._params["exclusive"]))
+        self._accelerator.observe(required_subsets(request, self._conditions, exclusive=self._exclusive))
         units = self._select(request, self._use(request))
         # The image's capabilities are unknown. Each image has at least this one.
         self._choose_isolation(self._engine, units, self._capabilities or ["utility"])
 
     def _refuse_exclusive_without_root(self) -> None:
-        if self._params["exclusive"] and self._params["exclusive_scope"] == "host" and not self._root_user:
+        if self._exclusive and self._is_host_scope and not self._root_user:
             raise PlanError(
                 "exclusive=true requires root, because other users cannot see all containers and processes. "
                 "Set become: true, or set exclusive_scope: user to count only the containers of this user's engines."
@@ -265,51 +265,35 @@ class Planner:
         released the reservation.
         """
         listed = []
-        everything = self._params["exclusive"] or request.kind == "count" or bool(self._conditions.idle)
+        everything = self._exclusive or request.kind == "count" or bool(self._conditions.idle)
         for name, engine in self._engines.items():
             other = name != self._engine.name
             if other and (not everything or engine.unavailable_reason()):
                 continue
-            containers = self._other_engine_containers(engine) if other else engine.containers()
+            if other:
+                containers, warnings = engine_choice.containers_of_other_engine(
+                    engine, must_answer=self._exclusive and self._root_user
+                )
+                self._warnings += warnings
+            else:
+                containers = engine.containers()
             listed += [self._accelerator.holder(container, engine.state()) for container in containers]
         own = (self._engine.name, self._name)
         # A container that is being recreated holds both its present GPUs and its reserved ones.
         listed += self._reservations.holders(exclude=own)
         return self._accelerator.use(
             listed,
-            whole_host=everything and self._root_user and self._scope_is_host(),
+            whole_host=everything and self._root_user and self._is_host_scope,
             ignored=[*(self._params["exclusive_ignore"] or ()), *self._extras.ignored],
             own=own,
         )
-
-    def _scope_is_host(self) -> bool:
-        return self._params["exclusive_scope"] == "host"
-
-    def _other_engine_containers(self, engine: Docker | Podman) -> list[dict]:
-        """List the containers of the engine that does not run this container.
-
-        This engine may be installed but not usable, such as Podman for a user without subordinate IDs. This is an error
-        only for exclusive use.
-        """
-        try:
-            engine.state()
-            return engine.containers()
-        except EngineError as error:
-            reason = str(error).strip().splitlines()[-1]
-            message = f"Cannot determine which GPUs {engine.name}'s containers hold: {reason.rstrip('.')}."
-            if self._params["exclusive"] and self._root_user and not isinstance(engine, StoppedDocker):
-                raise EngineError(
-                    f"exclusive: {message[0].lower()}{message[1:]} Repair or remove {engine.name}, or remove exclusive."
-                ) from error
-            self._warnings.append(message)
-            return []
 
     def _select(self, request: Request, use: GpuUse) -> list[Unit]:
         return select_units(
             request,
             self._accelerator.inventory,
             self._conditions,
-            exclusive=self._params["exclusive"],
+            exclusive=self._exclusive,
             holders=use.holders,
             current=self._existing.current_gpus().uuids,
             running=self._existing.is_running,
@@ -320,14 +304,13 @@ class Planner:
     def _choose_isolation(
         self, engine: Docker | Podman, units: Sequence[Unit], capabilities: Sequence[str], current: str | None = None
     ) -> Choice:
-        wanted = self._capabilities or ()
         return self._accelerator.choose_isolation(
             self._params["isolation"],
             engine.state(),
             units,
             capabilities,
             current,
-            needs_graphics=any(name in graphics.CAPABILITIES for name in wanted),
+            user_capabilities=self._capabilities or (),
         )
 
     def _assign(
@@ -340,7 +323,6 @@ class Planner:
     ) -> Assignment:
         """Select the units and the isolation."""
         inventory = self._accelerator.inventory
-        exclusive = self._params["exclusive"]
         units = self._select(request, use)
         choice, access, warnings = self._give_access(
             self._engine,
@@ -350,21 +332,21 @@ class Planner:
             env=env,
             current=self._existing.current_gpus().isolation,
         )
-        if not exclusive:
+        if not self._exclusive:
             warnings += sharing_warnings(units, use.holders)
-        elif self._scope_is_host():
+        elif self._is_host_scope:
             warnings += [f"exclusive: {limit}" for limit in use.limits(units)]
         description = f"{', '.join(str(unit) for unit in units)}: {choice.reason}"
         unusable = describe_unusable(inventory) if request.kind == "count" else ""
         skipped = f"Unusable GPUs were skipped: {unusable}" if unusable else ""
-        scope = "" if not exclusive or self._scope_is_host() else _USER_SCOPE
+        scope = "" if not self._exclusive or self._is_host_scope else _USER_SCOPE
         return Assignment(
             units=units,
             isolation=choice.name,
             reason=". ".join(part for part in (reason, description, skipped, scope) if part),
             access=access,
             capabilities=self._capabilities,
-            exclusive=bool(units) and exclusive,
+            exclusive=bool(units) and self._exclusive,
             warnings=warnings,
         )
 
@@ -383,11 +365,6 @@ class Planner:
         capabilities = self._capabilities
         effective = capabilities or self._accelerator.available_capabilities(driver_capabilities(env))
         choice = self._choose_isolation(engine, units, effective, current)
-        names = container_options.NAMES[engine.name]
-        risk_options = {
-            key: user_options.get(names.get(key, key))
-            for key in ("privileged", "restart_policy", "security_opts", "userns")
-        }
         verdict = self._accelerator.check_image(image, env, units, choice.name, state) if image else Verdict()
         access = self._accelerator.access(
             choice.name,
@@ -398,6 +375,7 @@ class Planner:
             libraries=self._accelerator.libraries(engine, self._params, user_options),
             needs_compat=verdict.needs_compat,
         )
+        risk_options = container_options.risk_options(engine.name, user_options)
         risks = self._accelerator.risks(choice.name, state, units, risk_options)
         risks += self._accelerator.unmet_capabilities(access, capabilities or ())
         return choice, access, [*risks, *verdict.warnings, *access.warnings]
@@ -487,12 +465,7 @@ class Planner:
         if self._check_mode or not assignment.units:
             return None
         lifetime = LIFETIME + container_options.stop_timeout(self._user_options, self._existing.stop_timeout)
-        return self._reservations.reserve(
-            self._engine.name, self._name, assignment.uuids, self._params["exclusive"], lifetime
-        )
-
-    def _removal_options(self) -> dict[str, Any]:
-        return container_options.removal_options(self._engine.name, self._user_options)
+        return self._reservations.reserve(self._engine.name, self._name, assignment.uuids, self._exclusive, lifetime)
 
     def _build_plan(
         self, module_args: dict[str, Any], assignment: Assignment, before: dict[str, Any], after: dict[str, Any]

@@ -12,6 +12,25 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container import op
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignment import Assignment
 
 
+def existence(
+    summary: dict[str, Any], exists: bool, is_running: bool, state: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the container before and after a task, as far as a stopped engine shows it. `state`: the option."""
+    before = {**summary, "exists": exists, "running": is_running}
+    running = {"started": True, "present": is_running}.get(state, False)
+    return before, {**before, "exists": state != "absent", "running": running}
+
+
+def unpulled_warning(image: str, *, is_local: bool) -> str:
+    """Return the warning of check mode about an image that a run would pull."""
+    if not is_local:
+        return f"image {image} is not pulled in check mode, so its requirements are not checked."
+    return (
+        f"pull=always: check mode pulls nothing, so the prediction is for the local image {image}. "
+        "If the registry has a newer image, a run outside check mode recreates the container."
+    )
+
+
 def build_plan(
     *,
     engine: str,
