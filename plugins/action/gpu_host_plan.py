@@ -206,6 +206,12 @@ class ActionModule(ActionBase):
         return self._templar.template(self._task_vars.get("gpufleet_docker_options") or {})
 
     def _options(self) -> dict[str, Any]:
+        timeout = self._task.args.get("cloud_init_timeout", 0)
+        if not re.fullmatch(r"\d+", str(timeout).strip()):
+            raise Failure(
+                f"dlami_cloud_init_timeout is {variables.shown(timeout)}, but must be a whole number of seconds, 0 or "
+                "more."
+            )
         checked = ArgumentSpecValidator(_SPEC).validate(dict(self._task.args))
         if checked.error_messages:
             raise Failure(f"gpu_host_plan: {'; '.join(checked.error_messages)}")

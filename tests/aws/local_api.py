@@ -124,6 +124,13 @@ class Api:
             self.client(region).create_tags(Resources=[instance], Tags=items)
         return instance
 
+    def remove_ipv4(self, region: str, instance: str, *ipv6: str) -> None:
+        """Leave only these IPv6 addresses, as in an IPv6-only subnet. moto gives every instance an IPv4 address."""
+        found = get_backend("ec2")[DEFAULT_ACCOUNT_ID][region].get_instance(instance)
+        no_address = {"private_ip_address": None, "public_ip_address": None}
+        found.__class__ = type("Instance", (type(found),), no_address)
+        found.nics[0].ipv6_addresses = list(ipv6)
+
     def instances(self, region: str) -> list[dict[str, t.Any]]:
         answer = self.client(region).describe_instances()
         return [instance for reservation in answer["Reservations"] for instance in reservation["Instances"]]

@@ -153,6 +153,22 @@ def test_the_variables_of_a_host(api: Api) -> None:
     assert values["ec2_tags"] == tags
 
 
+def test_an_instance_without_ipv4_is_reached_by_its_ipv6_address_or_its_id(api: Api, tmp_path: Path) -> None:
+    inventory = _copy(tmp_path, "us-east-1")
+    both, only_ipv6, none = (api.run_instance("us-east-1", "g6.12xlarge", UBUNTU_DLAMI) for _number in range(3))
+    api.remove_ipv4("us-east-1", only_ipv6, "2600:1f18::7", "2600:1f18::8")
+    api.remove_ipv4("us-east-1", none)
+
+    hostvars = _list(api.url, inventory)[0]["_meta"]["hostvars"]
+
+    assert "ec2_private_ip_address" not in hostvars[only_ipv6]
+    assert {host: hostvars[host]["ansible_host"] for host in (only_ipv6, none)} == {
+        only_ipv6: "2600:1f18::7",
+        none: none,
+    }
+    assert hostvars[both]["ansible_host"] == hostvars[both]["ec2_public_ip_address"]
+
+
 def test_images_are_told_apart_after_their_names_are_tagged(api: Api, tmp_path: Path) -> None:
     inventory = _copy(tmp_path, *REGIONS)
     dlami = api.run_instance("us-east-1", "p5.48xlarge", UBUNTU_DLAMI)

@@ -95,6 +95,19 @@ def test_create_twice_and_terminate_twice(aws: Api) -> None:
     assert "No instance gpu-test that gpufleet.hosts.aws_create created exists in us-east-1." in gone.text
 
 
+def test_an_instance_without_ipv4_is_shown_with_its_ipv6_address(aws: Api) -> None:
+    environment = with_credentials(aws.url)
+    assert _play("aws_create", environment=environment).rc == 0
+    (instance,) = _alive(aws)
+    for address in ("2600:1f18::7", ""):
+        aws.remove_ipv4(REGION, instance["InstanceId"], *filter(None, [address]))
+        again = _play("aws_create", "-v", environment=environment)
+        assert again.rc == 0, again.text
+        shown = address or instance["InstanceId"]
+        assert f"runs in us-east-1 with address {shown}. It costs money" in again.text
+        assert f"ansible_host: {shown}" in again.text
+
+
 def test_a_neuron_instance_gets_the_image_for_neuron(aws: Api) -> None:
     created = _play("aws_create", "-v", environment=with_credentials(aws.url), aws_instance_type="trn1.2xlarge")
     assert created.rc == 0, created.text
@@ -186,6 +199,8 @@ def test_check_mode_needs_no_credentials_and_calls_no_api(broken: t.Any, playboo
     checked = _play(
         playbook,
         "--check",
+        "-e",
+        '{"aws_container_command": ["nvidia-smi", "-L"], "aws_container_keep": true, "aws_container_name": "a_b-1"}',
         environment={"AWS_ENDPOINT_URL": server.url},
         aws_container_image="public.ecr.aws/deep-learning-containers/vllm:1",
         aws_container_setup="gpufleet.hosts.site",
@@ -205,6 +220,27 @@ def test_check_mode_needs_no_credentials_and_calls_no_api(broken: t.Any, playboo
             "aws_container",
             {"aws_container_image": "x/y", "aws_instance_type": "trn1.2xlarge"},
             'aws_instance_type is "trn1.2xlarge", but this playbook needs NVIDIA GPUs.',
+        ),
+        (
+            "aws_container",
+            {"aws_container_image": "x/y", "aws_container_kep": "true"},
+            "Unknown variables: aws_container_kep. Known variables: aws_container_command, aws_container_image, "
+            "aws_container_keep, aws_container_name, aws_container_setup.",
+        ),
+        (
+            "aws_container",
+            {"aws_container_image": "x/y", "aws_container_keep": "ture"},
+            'aws_container_keep is "ture", but must be true or false.',
+        ),
+        (
+            "aws_container",
+            {"aws_container_image": "x/y", "aws_container_name": "'my test'"},
+            'aws_container_name is "my test", which is not valid.',
+        ),
+        (
+            "aws_container",
+            {"aws_container_image": "x/y", "aws_container_command": "nvidia-smi"},
+            'aws_container_command is "nvidia-smi", but must be a list, for example [sleep, infinity].',
         ),
     ],
 )

@@ -222,8 +222,9 @@ def _of_kernel(host: Host, result: Resolution, data: dict, modules: list[str]) -
         result.reasons.append(
             f"the kernel is held together with the adopted driver ({', '.join(names)}): the prebuilt modules of a "
             "newer kernel may need a newer driver. To upgrade them, release these packages and the driver "
-            "(apt-mark unhold), then run apt-get dist-upgrade. Do not use apt-get upgrade: it does not remove the old "
-            "driver's modules, so it would install the new kernel without its driver modules"
+            "(apt-mark unhold), then run apt-get dist-upgrade. Do not use 'apt upgrade' or 'apt-get upgrade "
+            "--with-new-pkgs': these commands do not remove the old driver's modules, so they would install the new "
+            "kernel without its driver modules"
         )
     return names
 

@@ -118,7 +118,8 @@ def _installed_flavor(host: Host, data: dict) -> str | None:
     for rule in data["packages"]:
         if rule.get("flavor") and driver_membership.is_rule_installed(host, rule):
             return rule["flavor"]
-    return None
+    # NVIDIA's installer has no packages.
+    return host["driver"]["on_disk_flavor"] if host["driver"]["runfile"] else None
 
 
 def build(case: Case, data: dict) -> str:

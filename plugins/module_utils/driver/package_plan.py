@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_packages as driver_kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice, runfile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
@@ -37,7 +37,7 @@ _WITH_VERSION = re.compile(rf"(.+?)-((?:\d+:)?\d[^-]*-\d[^-]*)\.(?:{'|'.join(_AR
 # --- repositories -------------------------------------------------------------------------------------------------
 
 
-def plan_repositories(host: Host, result: Resolution, todo: Todo, streams: dict | None) -> None:
+def plan_repositories(host: Host, request: Request, result: Resolution, todo: Todo, streams: dict | None) -> None:
     """Plan changes to the package manager's repositories. A host with all packages needs none."""
     work, apt, repository = todo.transaction, host["apt"], result.repository
     removed: list[str] = []
@@ -51,7 +51,11 @@ def plan_repositories(host: Host, result: Resolution, todo: Todo, streams: dict 
     if repository is None:
         return
     kept = nvidia_repository.entries_of(host, repository)
-    adds = (todo.query and not kept) or nvidia_repository.is_outdated(host, repository, packages_record.DRIVER)
+    # Without a mirror, an entry with another URL may be that of a former mirror or of role cuda_toolkit.
+    is_used = nvidia_repository.is_used_by(host, packages_record.DRIVER)
+    moves = bool(request.mirror) and is_used and not kept and nvidia_repository.is_moved(host, repository)
+    outdated = nvidia_repository.is_outdated(host, repository, packages_record.DRIVER)
+    adds = (todo.query and not kept) or moves or outdated
     if todo.query:
         clash = nvidia_repository.clash(host, repository)
         if clash:
@@ -273,7 +277,7 @@ def _check_build(request: Request, result: Resolution, todo: Todo, version: str)
 
 def _kernels_to_build(host: Host, result: Resolution) -> list[str]:
     """Name the kernels that lack the module and for which DKMS can build it."""
-    if result.module_build != "dkms":
+    if result.module_build != "dkms" or (result.source == "runfile" and not runfile.has_dkms(host, result)):
         return []
     wanted = (host["kernel"]["next_boot"], host["kernel"]["running"])
     return [

@@ -87,7 +87,7 @@ def plan(
         try:
             if result.action == "install":
                 package_plan.plan_packages(host, request, result, todo, offers)
-                package_plan.plan_repositories(host, result, todo, streams)
+                package_plan.plan_repositories(host, request, result, todo, streams)
                 if result.source == "runfile":
                     runfile.plan(host, request, result, todo)
                 elif offers is None and todo.query:
@@ -261,8 +261,8 @@ def _dkms_without_prebuilt(
         )
         return result
     other.errors = [
-        f"Prebuilt modules are not usable: {why}. To use them, {result.prebuilt_hint}."
-        f"{kernel_packages.how_to_release(host)} DKMS is not usable, either: {item}"
+        f"Prebuilt modules cannot be used: {why}. DKMS cannot build modules, either: {item} To get usable prebuilt "
+        f"modules, {result.prebuilt_hint}.{kernel_packages.how_to_release(host)}"
         for item in other.errors
     ]
     return other

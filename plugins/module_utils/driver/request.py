@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import variables as repository_variables
@@ -59,6 +60,12 @@ class Request(repository_variables.RepositoryVariables):
 def read(values: Mapping[str, Any]) -> Request:
     """Return the request with the user's values, converted and checked."""
     request = variables.read(Request, "nvidia_driver", values)
+    if "-" in request.version:
+        raise VariableError(
+            f"nvidia_driver_version is {request.version}, but must be a driver version without the revision of a "
+            "package, because the role chooses the newest revision of each package. Use the form "
+            f"{upstream_version(request.version)}."
+        )
     wrong_login = repository_access.problem("nvidia_driver", vars(request))
     if wrong_login:
         raise VariableError(wrong_login)

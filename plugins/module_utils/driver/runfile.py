@@ -32,6 +32,15 @@ def path(version: str) -> str:
     return owned.INSTALLER.format(version)
 
 
+def has_dkms(host: Host, result: Resolution) -> bool:
+    """Return whether DKMS builds the installer's modules for new kernels."""
+    if host["os"]["package_manager"] is not None:
+        return "dkms" in result.packages or is_installed(host, "dkms")
+    # The packages of an unknown platform are not observed.
+    version = upstream_version(str(result.version))
+    return any(entry["version"] == version for entry in host["dkms"])
+
+
 def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
     """Plan a run of the installer if its version is not installed completely."""
     version = upstream_version(str(result.version))
@@ -41,15 +50,19 @@ def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
     interrupted = record["pending"] == version
     # An interrupted installer may have left its uninstaller and the libraries, but no module.
     complete = not interrupted or version in (driver["on_disk"], driver["on_disk_next"])
-    if driver["runfile"] and driver["library"] == version and complete:
+    is_installed_version = driver["runfile"] and driver["library"] == version and complete
+    if is_installed_version and not has_dkms(host, result):
+        _report_next_kernel(host, result)
+        complete = driver["on_disk"] == version or not _can_build_for_running_kernel(host, result)
+    if is_installed_version and complete and driver["on_disk_flavor"] in (None, result.flavor):
         return
     url = request.runfile_url or _URL.format(version=version, arch=host["os"]["arch"])
-    # A platform whose repositories have no DKMS can still use the installer.
-    has_dkms = "dkms" in result.packages or is_installed(host, "dkms") or host["os"]["package_manager"] is None
-    if not has_dkms:
+    # A platform whose repositories have no DKMS can still use the installer. On an unknown platform, DKMS may exist.
+    registers = has_dkms(host, result) or host["os"]["package_manager"] is None
+    if not registers:
         result.reasons.append(
-            "no DKMS: the installer builds modules only for the running kernel; run the installer again for another "
-            "kernel"
+            "no DKMS: the installer builds modules only for the running kernel; run this role again after a boot into "
+            "another kernel"
         )
     # NVIDIA's server needs no login.
     username, password = repository_access.login_for(url, vars(request)) if request.runfile_url else ("", "")
@@ -59,9 +72,25 @@ def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
         "password": password,
         "proxy": repository_access.with_login(request.proxy, request.proxy_username, request.proxy_password),
         "checksum": request.runfile_checksum,
-        "options": options(host, version, result.flavor, has_dkms),
+        "options": options(host, version, result.flavor, registers),
         "record": _text({**record, "pending": version}),
     }
+
+
+def _can_build_for_running_kernel(host: Host, result: Resolution) -> bool:
+    running = host["kernel"]["running"]
+    return running in result.headers or any(
+        entry["release"] == running and entry["headers"] for entry in host["kernel"]["kernels"]
+    )
+
+
+def _report_next_kernel(host: Host, result: Resolution) -> None:
+    upcoming = host["kernel"]["next_boot"]
+    if upcoming != host["kernel"]["running"] and host["driver"]["on_disk_next"] != result.version:
+        result.reasons.append(
+            f"kernel {upcoming}, which boots next, has no module of driver {result.version}: without DKMS, NVIDIA's "
+            "installer builds modules only for the running kernel. Run this role again after the boot"
+        )
 
 
 def options(host: Host, version: str, flavor: str, has_dkms: bool) -> list[str]:

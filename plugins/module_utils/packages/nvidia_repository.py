@@ -196,8 +196,7 @@ def is_reached_otherwise(host: Host, repository: dict, record: str) -> bool:
     """
     requested = entry(repository)
     current = observed_files.content(host, requested["path"])
-    # An entry with another URL is not moved.
-    if not current or url_logins.plain(_first(_ADDRESS, current)).rstrip("/") != repository["url"].rstrip("/"):
+    if not current or is_moved(host, repository):
         return False
     if _access_lines(current) not in (
         _access_lines(requested["content"]),
@@ -206,6 +205,12 @@ def is_reached_otherwise(host: Host, repository: dict, record: str) -> bool:
         return True
     files = access_files(host, repository, record).items()
     return not all(is_written(host, path, text) for path, text in files)
+
+
+def is_moved(host: Host, repository: dict) -> bool:
+    """Return whether our entry has another URL than the repository."""
+    current = observed_files.content(host, _ENTRY_FILES[repository["type"]])
+    return bool(current) and url_logins.plain(_first(_ADDRESS, current)).rstrip("/") != repository["url"].rstrip("/")
 
 
 def _access_lines(text: str) -> list[str]:

@@ -120,7 +120,7 @@ def plan(
     has_unit = service.get("load_state") == "loaded" or bool(missing) or has_file
     has_systemd = bool(host["services"]) and has_unit
     result.unmask = has_systemd and is_masked
-    result.enable = has_systemd and service.get("unit_file_state") != "enabled"
+    result.enable = has_systemd and not _is_enabled(service, result)
     result.start = has_systemd and loaded and service.get("active_state") != "active"
     result.verify = loaded
     result.turn_on = list(gpus_off or []) if loaded else []
@@ -130,6 +130,13 @@ def plan(
         result.problems.append(needs_root(host["uid"]))
     result.reason = _reason(result, host, service)
     return result
+
+
+def _is_enabled(service: dict[str, t.Any], result: Plan) -> bool:
+    """Return whether the unit is enabled. systemd cannot enable a user's own unit that has no [Install] section."""
+    fragment = service.get("fragment_path")
+    is_own = bool(fragment) and fragment not in _PACKAGE_UNITS and not result.files
+    return service.get("unit_file_state") in ("enabled", *(("static", "generated", "indirect") if is_own else ()))
 
 
 def _changes(result: Plan, host: Host) -> list[str]:

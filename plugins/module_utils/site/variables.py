@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The variables of all roles, and the check for unknown names that look like a variable."""
+"""The variables of all roles and playbooks, and the check for unknown names that look like a variable."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ REQUESTS: dict[str, type] = {
 }
 # The variables that the roles set for playbooks.
 OUTPUTS = frozenset({"nvidia_driver_report", "nvidia_persistenced_report", "cuda_toolkit_report"})
+# The variables of playbooks, without the prefix. Playbooks dlami and plan also read those of playbook site.
+PLAYBOOKS: dict[str, list[str]] = {
+    "site": ["serial", "max_fail_percentage"],
+    "dlami": ["image", "cloud_init_timeout", "docker_on_nvme"],
+    "verify": ["expected_gpus", "expected_pcie_width", "container"],
+}
 
 _NAMES = {role: list(variables.table(request)) for role, request in REQUESTS.items()}
 _KNOWN = OUTPUTS | {f"{role}_{name}" for role, names in _NAMES.items() for name in names}
@@ -49,8 +55,12 @@ def unknown_names(names: Iterable[str]) -> Names:
 
     A name that is close to a variable is an error. Any other name can be a variable of the playbook, such as a
     registered result, and is a warning.
+
+    The prefixes of playbooks, such as `site_`, are common in inventories. With them, only a name that is close to a
+    variable of the playbook is reported.
     """
-    found = Names([], [])
+    names = list(names)
+    found = Names(_unknown_of_playbooks(names), [])
     for name in sorted(name for name in names if name.startswith(_PREFIXES) and name not in _KNOWN):
         role = next(role for role in REQUESTS if name.startswith(f"{role}_"))
         near = _near_variables(role, name[len(role) + 1 :])
@@ -62,6 +72,18 @@ def unknown_names(names: Iterable[str]) -> Names:
                 f"{text} and has no effect. 'ansible-doc -t role gpufleet.hosts.{role}' lists its variables."
             )
     return found
+
+
+def _unknown_of_playbooks(names: list[str]) -> list[str]:
+    errors = []
+    for playbook, known in PLAYBOOKS.items():
+        rests = [name[len(playbook) + 1 :] for name in names if name.startswith(f"{playbook}_")]
+        for rest in sorted(rest for rest in rests if rest not in known):
+            near = [f"{playbook}_{name}" for name in _closest(rest, known)]
+            if near:
+                text = f"{playbook}_{rest} is not a variable of playbook {playbook}"
+                errors.append(f"{text}. Did you mean {_alternatives(near)}?")
+    return errors
 
 
 def _near_variables(role: str, rest: str) -> list[str]:

@@ -334,6 +334,19 @@ def test_an_engine_without_the_default_options_is_refused(host):
     assert "failed" not in host.run(dlami(), parts=[DRIVER], variables=NVME, adopt=True)
 
 
+@pytest.mark.parametrize("value", ["15m", -1, "-1", 1.5, True, None])
+def test_a_timeout_that_is_no_number_of_seconds_is_refused_before_any_module_call(host, value):
+    result = host.run(adopt=True, cloud_init_timeout=value)
+    assert (result["failed"], host.calls) == (True, [])
+    text = f"dlami_cloud_init_timeout is {value}, but must be a whole number of seconds, 0 or more."
+    assert result["msg"] == text
+
+
+@pytest.mark.parametrize("value", [0, 900, "900", " 60 "])
+def test_a_number_of_seconds_is_accepted(host, value):
+    assert "failed" not in host.run(dlami(), parts=[ENGINE], adopt=True, cloud_init_timeout=value)
+
+
 def test_options_that_are_no_dictionary_are_refused_before_any_module_call(host):
     result = host.run(variables={**NVME, "container_engine_docker_options": "mtu"}, adopt=True)
     assert (host.calls, len(result["errors"])) == ([], 1)

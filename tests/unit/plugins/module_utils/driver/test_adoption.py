@@ -281,6 +281,8 @@ def test_kernel_is_held_with_adopted_prebuilt_modules(modules, images, built, ex
     assert [all(word in reason for word in (*expected, "then run apt-get dist-upgrade")) for reason in reasons] == (
         [True] if expected else []
     )
+    # Plain apt-get upgrade installs no new packages, and therefore no new kernel.
+    assert all("Do not use 'apt upgrade' or 'apt-get upgrade --with-new-pkgs': these" in reason for reason in reasons)
     free = planned("ubuntu-24.04", there, source="preinstalled", hold=False)
     assert (newly_held(there, free), [reason for reason in free.reasons if "is held" in reason]) == ([], [])
 

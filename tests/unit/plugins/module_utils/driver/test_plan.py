@@ -43,10 +43,10 @@ def selects(options: list[str], name: str, version: str = NEW) -> bool:
 VERSION = {"debian-12": NEW, "debian-13": "550.163.01-2"}
 
 
-def converged(key: str = "debian-12", version: str = "", **changes) -> dict:
+def converged(key: str = "debian-12", version: str = "", request: dict | None = None, **changes) -> dict:
     """Describe a host after the plan was executed."""
     bare = host(key, headers=(KERNELS[key],))
-    wanted = resolve(bare, {}, platform(key))
+    wanted = resolve(bare, request or {}, platform(key))
     names = [*wanted.packages, *wanted.kernel_packages]
     version = version or VERSION.get(key, "580.95.05-1")
     upstream = version.partition("-")[0]
@@ -60,7 +60,7 @@ def converged(key: str = "debian-12", version: str = "", **changes) -> dict:
         **changes,
     }
     there = host(key, **description)
-    for file in all_files(driver_plan.plan(there, {}, platform(key))):
+    for file in all_files(driver_plan.plan(there, request or {}, platform(key))):
         there["files"][file["path"]] = {"exists": True, "content": file["content"], "mode": "0644"}
     return there
 
@@ -177,7 +177,6 @@ def test_newest_common_version_is_installed():
 VERSIONS = [
     ({}, {}, "535.309.01", None),
     ({"version": "535.261.03"}, {}, "535.261.03", None),
-    ({"version": OLD}, {}, "535.261.03", None),
     ({"minimum_version": "535.300"}, {}, "535.309.01", None),
     ({"source": "distribution", "version": "535.183.01"}, {}, None, "nvidia_driver_version is 535.183.01, but the "
      "archive of this host's package sources has no such version. Available drivers: 535.261.03, 535.309.01."),
@@ -381,7 +380,7 @@ def test_missing_package_of_unavailable_version_is_refused():
     assert "Set nvidia_driver_version to 535.309.01" in error
 
 
-@pytest.mark.parametrize(("before", "asked", "after"), [(OLD, NEW, NEW), (NEW, OLD, OLD)])
+@pytest.mark.parametrize(("before", "asked", "after"), [(OLD, "535.309.01", NEW), (NEW, "535.261.03", OLD)])
 def test_requested_version_updates_all_packages(before, asked, after):
     there = converged(version=before)
     result = driver_plan.plan(there, {"version": asked}, platform("debian-12"), offers("debian-12", {}, NEW, OLD))
@@ -853,6 +852,49 @@ def test_changed_proxy_is_written_for_dnf_and_zypper(key, directory, text, path)
     assert other.todo.transaction.repositories[0]["proxy"] == "http://other.example:3128"
     missing = dict(there, packages={})
     assert driver_plan.plan(missing, {"proxy": PROXY}, platform(key)).todo.transaction.repositories == []
+
+
+ENTRIES = {
+    "debian-12": ("debian12", "URIs: {}\n"),
+    "el-9": ("rhel9", "[x]\nbaseurl={}\n"),
+    "sles-15": ("sles15", "[x]\nbaseurl={}?proxy=http%3A//proxy.example%3A3128\n"),
+}
+
+
+@pytest.mark.parametrize(
+    ("mirror", "record", "others", "moved"),
+    [
+        ("https://new.example/cuda", '{"key": "0123"}', [], True),
+        ("https://old.example/cuda/", '{"key": "0123"}', [], False),
+        # Without the setting, the entry of a former mirror stays.
+        ("", '{"key": "0123"}', [], False),
+        # The entry belongs to role cuda_toolkit.
+        ("https://new.example/cuda", "{}", [], False),
+        # The user's own entry for the new mirror is used.
+        ("https://new.example/cuda", '{"key": "0123"}', ["https://new.example/cuda"], False),
+    ],
+)
+@pytest.mark.parametrize("key", ENTRIES)
+def test_another_mirror_replaces_the_former_one_on_a_converged_host(key, mirror, record, others, moved):
+    path, text = ENTRIES[key]
+    there = converged(key, "580.95.05-1", {"source": "nvidia"})
+    manager = there["os"]["package_manager"]
+    file = owned.REPOSITORY_ENTRIES[manager]
+    urls = {file: f"https://old.example/cuda/{path}/x86_64", **{f"/{url}": f"{url}/{path}/x86_64" for url in others}}
+    there["files"][file] = {"exists": True, "content": text.format(urls[file])}
+    there["files"][packages_record.DRIVER] = {"exists": True, "content": record}
+    there["keyrings"] = {owned.REPOSITORY_KEYS[manager]: {"fingerprints": ["0" * 40], "digests": []}}
+    if manager == "apt":
+        there["apt"]["sources"] = [entry(name, url) for name, url in urls.items()]
+    else:
+        there["repositories"] = [{"id": name, "file": name, "url": url, "enabled": True} for name, url in urls.items()]
+    proxy = PROXY if manager == "zypper" else ""
+    request = {"source": "nvidia", "mirror": mirror, "proxy": proxy, "key_fingerprint": "0" * 40}
+    result = driver_plan.plan(there, request, platform(key))
+    work = result.todo.transaction
+    assert (result.errors, result.todo.query, work.install) == ([], [], [])
+    assert [item["url"] for item in work.repositories] == [f"https://new.example/cuda/{path}/x86_64"] * moved
+    assert bool(work.uses_repositories) is moved
 
 
 def test_older_entries_beside_current_repository_are_removed():

@@ -97,8 +97,12 @@ def test_the_driver_of_the_next_kernels_modules_comes_before_a_newer_one():
 REFUSALS = [
     ({"module_build": "precompiled"}, {}, ["is for driver 580.65.06", "only driver 580.95.05", "Upgrade the kernel"]),
     ({"module_build": "precompiled", "version": "580.95.05"}, {}, ["is for driver 580.65.06", "Upgrade the kernel"]),
-    ({}, {"secure_boot": {"enabled": True}}, ["is for driver 580.65.06", "upgrade the kernel and reboot first",
-                                              "Secure Boot is enabled"]),
+    ({}, {"secure_boot": {"enabled": True}}, [
+        f"Prebuilt modules cannot be used: the prebuilt module for kernel {OLD}, which boots next, ",
+        "is for driver 580.65.06",
+        ". DKMS cannot build modules, either: Secure Boot is enabled",
+        ". To get usable prebuilt modules, upgrade the kernel and reboot first.",
+    ]),
 ]  # fmt: skip
 
 

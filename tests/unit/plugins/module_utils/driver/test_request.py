@@ -147,6 +147,13 @@ BAD = [
     ({"extra_packages": [""]}, ["nvidia_driver_extra_packages contains ''", "Use the form nvtop"]),
     ({"extra_packages": ["nvtop=3.0"]}, ["nvidia_driver_extra_packages contains nvtop=3.0, "]),
     ({"kernel_packages": ["linux-headers-*"]}, ["nvidia_driver_kernel_packages contains linux-headers-*, "]),
+    (
+        {"version": "3:615.71.09-1.el9"},
+        [
+            "nvidia_driver_version is 3:615.71.09-1.el9, but must be a driver version without the revision of a",
+            "Use the form 615.71.09.",
+        ],
+    ),
     ({"reboot_timeout": 0}, ["nvidia_driver_reboot_timeout is 0, ", "must be 1 or more"]),
     ({"lock_timeout": -5}, ["nvidia_driver_lock_timeout is -5, ", "must be 0 or more"]),
     ({"module_options": {"nvidia": 5}}, ["nvidia_driver_module_options.nvidia is 5, but", OPTIONS_FORM]),

@@ -98,6 +98,72 @@ def test_old_installer_runs_while_not_in_use():
     assert (again.errors, again.todo.runfile) == ([], None)
 
 
+# --- a driver that the installer installed ---
+
+SLES, NEW = KERNELS["sles-15"], "6.4.0-150700.53.28-default"
+REBUILT = {"source": "runfile", "version": "580.95.05", "runfile_checksum": SUM}
+
+
+def installed_by_installer(key: str, wish: dict, modules: dict, flavor: str | None = None, **more) -> Plan:
+    """Plan again for a driver of NVIDIA's installer. `flavor`: of the module for the running kernel."""
+    driver = {"library": "580.95.05", "runfile": True, "on_disk_flavor": flavor}
+    there = host(key, modules=modules, driver=driver, **more)
+    return driver_plan.plan(there, {**REBUILT, **wish}, None if key == "gentoo-2" else platform(key))
+
+
+@pytest.mark.parametrize(
+    ("key", "more", "runs", "builds"),
+    [
+        ("sles-15", {}, True, []),
+        ("sles-15", {"packages": {"dkms": "3.0-1"}}, False, [SLES]),
+        # The packages of an unknown platform are not observed, but the modules of DKMS are.
+        ("gentoo-2", {"kernel": SLES}, True, []),
+        ("gentoo-2", {"kernel": SLES, "dkms": [{"name": "nvidia", "version": "580.95.05"}]}, False, [SLES]),
+        ("gentoo-2", {"kernel": SLES, "dkms": [{"name": "nvidia", "version": "570.86.15"}]}, True, []),
+    ],
+)
+def test_the_installer_runs_again_for_another_kernel_without_dkms(key, more, runs, builds):
+    result = installed_by_installer(key, {}, {}, headers=(SLES,), **more)
+    assert (result.errors, bool(result.todo.runfile), result.todo.build) == ([], runs, builds)
+    again = installed_by_installer(key, {}, {SLES: "580.95.05"}, headers=(SLES,), **more)
+    assert (again.errors, again.acts and (again.steps["runfile"] or again.steps["build"])) == ([], False)
+
+
+@pytest.mark.parametrize("headers", [(NEW,), (SLES, NEW)], ids=["next", "both"])
+def test_without_dkms_the_next_kernel_is_only_reported(headers):
+    modules = {SLES: "580.95.05"} if SLES in headers else {}
+    result = installed_by_installer("sles-15", {}, modules, headers=headers, next_kernel=NEW)
+    assert (result.errors, result.todo.runfile, result.todo.build) == ([], None, [])
+    assert (
+        f"kernel {NEW}, which boots next, has no module of driver 580.95.05: without DKMS, NVIDIA's installer builds "
+        "modules only for the running kernel. Run this role again after the boot"
+    ) in result.reasons
+
+
+@pytest.mark.parametrize(
+    ("flavor", "installed", "option"),
+    [
+        ("proprietary", "open", "--kernel-module-type=proprietary"),
+        ("open", "proprietary", "--kernel-module-type=open"),
+        ("open", "open", None),
+        # The flavor of installed modules changes only on request.
+        ("auto", "proprietary", None),
+        ("auto", "open", None),
+        # No module for the running kernel.
+        ("open", None, None),
+    ],
+)
+def test_the_installer_runs_again_for_another_flavor(flavor, installed, option):
+    kernel = KERNELS["debian-12"]
+    modules = {kernel: "580.95.05"} if installed else {}
+    result = installed_by_installer(
+        "debian-12", {"flavor": flavor}, modules, installed, headers=(kernel,), packages={"dkms": "3.0.10-8"}
+    )
+    assert result.errors == []
+    assert (result.todo.runfile["options"][-1] if result.todo.runfile else None) == option
+    assert installed is None or (result.flavor == installed) is (option is None)
+
+
 # --- the record ---
 
 V, FORMER = "580.95.05", "570.86.15"

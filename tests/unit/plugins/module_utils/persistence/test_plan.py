@@ -126,6 +126,27 @@ def test_ubuntu_unit_gets_drop_in() -> None:
     assert steps(plan(seen, PACKAGES)) == ([], {}, False, False, True)
 
 
+@pytest.mark.parametrize(
+    ("fragment", "state", "enables"),
+    [
+        (UNIT_FILE, "enabled", False),
+        (UNIT_FILE, "static", False),
+        (UNIT_FILE, "indirect", False),
+        (UNIT_FILE, "disabled", True),
+        (f"/run/systemd/generator.late/{UNIT}", "generated", False),
+        (PACKAGED, "static", True),
+        (PACKAGED, "disabled", True),
+    ],
+)
+def test_an_own_unit_that_cannot_be_enabled_is_complete(fragment: str, state: str, enables: bool) -> None:
+    service = {**RUNNING, "fragment_path": fragment, "unit_file_state": state}
+    done = plan(host(service, DEBIANS), PACKAGES, gpus_off=[])
+    assert steps(done) == ([], {}, enables, False, True)
+    assert done.acts is enables
+    stopped = plan(host({**service, "active_state": "failed"}, DEBIANS), PACKAGES)
+    assert (stopped.enable, stopped.start) == (enables, True)
+
+
 DEBIAN_12 = {"libnvidia-ml1": {"version": "535.309.01-1~deb12u1"}}
 UBUNTU = {"nvidia-utils-580-server": {"version": "580.95.05-0ubuntu0.24.04.1"}}
 UBUNTU_NVIDIA = {"libnvidia-compute": {"version": "595.58.03-1ubuntu1"}}

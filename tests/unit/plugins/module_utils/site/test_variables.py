@@ -11,12 +11,14 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.variables import (
     OUTPUTS,
+    PLAYBOOKS,
     REQUESTS,
     Names,
     unknown_names,
 )
 
-ROLES = Path(__file__).resolve().parents[5] / "roles"
+COLLECTION = Path(__file__).resolve().parents[5]
+ROLES = COLLECTION / "roles"
 
 
 def test_every_role_has_its_variables():
@@ -119,6 +121,48 @@ def test_a_variable_of_the_playbook_is_only_a_warning(name):
             "lists its variables."
         ],
     )
+
+
+def test_the_variables_of_playbooks_are_known():
+    used = set()
+    for path in (COLLECTION / "playbooks").rglob("*.yml"):
+        text = path.read_text(encoding="utf-8")
+        # Variables of a user have a default, and those of the play or of an import have a value.
+        used |= set(re.findall(r"\b((?:site|dlami|verify)_[a-z0-9_]+) \| default\(", text))
+    outputs = {"dlami_outcome", "verify_docker"}
+    known = {f"{playbook}_{name}" for playbook, names in PLAYBOOKS.items() for name in names}
+    assert used - outputs == known
+    assert unknown_names(known | outputs) == Names([], [])
+
+
+def test_the_names_in_the_scenarios_of_molecule_are_accepted():
+    texts = [path.read_text(encoding="utf-8") for path in (COLLECTION / "molecule").rglob("*.yml")]
+    names = {name for text in texts for name in re.findall(r"\b(?:site|dlami|verify)_[a-z0-9_]+", text)}
+    assert len(names) > 50
+    assert unknown_names(names) == Names([], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("verify_expected_gpu", "verify_expected_gpus"),
+        ("verify_expected_pci_width", "verify_expected_pcie_width"),
+        ("verify_containers", "verify_container"),
+        ("dlami_docker_on_nmve", "dlami_docker_on_nvme"),
+        ("dlami_cloudinit_timeout", "dlami_cloud_init_timeout"),
+        ("site_seriel", "site_serial"),
+        ("site_max_fail_percent", "site_max_fail_percentage"),
+    ],
+)
+def test_a_name_that_is_close_to_a_variable_of_a_playbook_is_an_error(name, meant):
+    playbook = name.partition("_")[0]
+    text = f"{name} is not a variable of playbook {playbook}. Did you mean {meant}?"
+    assert unknown_names([name]) == Names([text], [])
+
+
+@pytest.mark.parametrize("name", ["site_name", "site_reboot_policy", "dlami_release", "verify_tls", "verify_health"])
+def test_another_name_with_the_prefix_of_a_playbook_is_accepted(name):
+    assert unknown_names([name]) == Names([], [])
 
 
 def test_all_names_are_reported_in_order():
