@@ -90,7 +90,8 @@ def _plan(request: Request, backend: Backend, journal: Journal) -> tuple[Result,
     state = backend.installed()
     removal = journal.removal(state, enabled=backend.enabled_streams())
     stay = [name for name in removal.packages if _stays(name, request, state, removal)]
-    if any(record["holds"] for record in journal.others()):
+    held = {name for record in journal.others() for name in record["holds"]}
+    if any(versions(f"{name}:any", state) for name in held):
         # Without it, the holds of the other records have no effect.
         stay += [name for name in removal.packages if name == VERSIONLOCK and name not in stay]
     candidates = [name for name in removal.packages if name not in stay]

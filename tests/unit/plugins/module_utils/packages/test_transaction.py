@@ -454,6 +454,17 @@ def test_the_plugin_stays_while_another_record_has_holds(tmp_path: Path, holds: 
     assert (plugin in host.manager.packages) is bool(holds)
 
 
+def test_the_plugin_goes_if_the_packages_that_another_record_holds_are_gone(tmp_path: Path) -> None:
+    plugin = "python3-dnf-plugin-versionlock"
+    host = new_host(tmp_path, Package(plugin), AGENT, Package("probe"), name="dnf")
+    Host(host.root, host.manager, "other").present(install=["probe"], hold=["probe"])
+    host.present(install=["agent", plugin])
+    # The user removed the package.
+    del host.manager.packages["probe"]
+    assert host.absent().kept == []
+    assert plugin not in host.manager.packages
+
+
 def test_an_unreadable_file_fails_with_its_path(host: Host) -> None:
     # Root can read everything, so a directory takes the place of the file.
     (host.root / PINS.lstrip("/")).mkdir(parents=True)
