@@ -9,10 +9,9 @@ import contextlib
 import socket
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman, StoppedDocker
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError, invalid_address
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError, split_address
 
 _TLS_OPTIONS = ("tls", "validate_certs", "tls_verify")
 _TLS_VARIABLES = ("DOCKER_TLS", "DOCKER_TLS_VERIFY")
@@ -48,10 +47,9 @@ def remote_docker(
     by_option = any(options.get(name) for name in ("docker_host", "docker_url"))
     name = "docker_host" if by_option else "DOCKER_HOST"
     try:
-        parts = urlsplit(host or "")
-        _ = parts.port
-    except ValueError:
-        return invalid_address(name, host or "")
+        parts, _port = split_address(name, host or "")
+    except EngineError as error:
+        return str(error)
     if parts.scheme not in ("ssh", "tcp", "http", "https"):
         return None
     tls = parts.scheme == "https" or any(

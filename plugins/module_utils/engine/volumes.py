@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable
 from typing import NamedTuple
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.unix_http import UnixConnection
 
@@ -43,8 +43,16 @@ class EngineVolume(NamedTuple):
         return f"driver {self.driver}, " + (f"device {self.device}" if self.device else "no device")
 
 
-def invalid_address(name: str, host: str) -> str:
-    """Return the message for an address of Docker that is not valid."""
+def split_address(name: str, host: str) -> tuple[SplitResult, int]:
+    """Return the parts and the port of Docker's address. Raise EngineError with the option's name if it is not valid."""
+    try:
+        parts = urlsplit(host)
+        return parts, parts.port or 2375
+    except ValueError as error:
+        raise EngineError(_invalid_address(name, host)) from error
+
+
+def _invalid_address(name: str, host: str) -> str:
     return f"{name}={host} is not valid. Use unix:///path or tcp://host:port."
 
 
@@ -69,11 +77,7 @@ class Docker:
     name = "docker"
 
     def __init__(self, host: str = DOCKER_HOST, timeout: float = TIMEOUT) -> None:
-        try:
-            parts = urlsplit(host)
-            port = parts.port or 2375
-        except ValueError as error:
-            raise EngineError(invalid_address("docker_host", host)) from error
+        parts, port = split_address("docker_host", host)
         # None if Docker listens on the network.
         self.socket = parts.path if parts.scheme == "unix" else None
         if parts.scheme == "unix" and parts.path:
@@ -81,7 +85,7 @@ class Docker:
         elif parts.scheme in {"tcp", "http"} and parts.hostname:
             self._connect = lambda: http.client.HTTPConnection(parts.hostname, port, timeout=timeout)
         else:
-            raise EngineError(invalid_address("docker_host", host))
+            raise EngineError(_invalid_address("docker_host", host))
         self._host = host
 
     def unavailable_reason(self) -> str | None:
