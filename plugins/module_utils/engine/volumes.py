@@ -44,7 +44,7 @@ class EngineVolume(NamedTuple):
 
 
 def split_address(name: str, host: str) -> tuple[SplitResult, int]:
-    """Return the parts and the port of Docker's address. Raise EngineError with the option's name if it is not valid."""
+    """Return the parts and the port of Docker's address. `name`: the option, for the EngineError of a wrong one."""
     try:
         parts = urlsplit(host)
         return parts, parts.port or 2375
