@@ -227,7 +227,12 @@ def _add_repository(seen: dict[str, Any], platform: str) -> None:
         "enabled": True,
         "uris": [f"{DOCKER_URL}/{data['folder']}"],
     }
-    more = {"suites": [data["suite"]], "components": ["stable"], "signed_by": "/etc/apt/keyrings/docker.asc"}
+    more = {
+        "types": ["deb"],
+        "suites": [data["suite"]],
+        "components": ["stable"],
+        "signed_by": "/etc/apt/keyrings/docker.asc",
+    }
     seen["apt"]["sources"] = [{**entry, **more}]
 
 
