@@ -243,7 +243,7 @@ def title(gpu: dict) -> str:
     """Return the name of a GPU or a MIG device."""
     if gpu["index"] is not None:
         return f"GPU {gpu['index']}"
-    return gpu["uuid"] if gpu["uuid"].upper().startswith("MIG-") else f"GPU {gpu['uuid']}"
+    return gpu["uuid"] if cuda_probe.is_mig_uuid(gpu["uuid"]) else f"GPU {gpu['uuid']}"
 
 
 def failure_message(result: dict) -> str:

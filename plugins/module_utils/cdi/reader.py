@@ -77,7 +77,11 @@ def read(directories: Sequence[str], root: str = "/") -> Specs:
                 found = list(_devices(load(text), path, root, cdi_staleness.versions(text)))
                 for device in found:
                     other = devices.get(device.qualified)
-                    if other is not None and os.path.dirname(other.path) == directory and other.path != path:
+                    if (
+                        other is not None
+                        and os.path.dirname(other.path) == os.path.dirname(path)
+                        and other.path != path
+                    ):
                         conflicts[device.qualified] = (other.path, path)
                     devices[device.qualified] = device
             except (OSError, SpecError, UnicodeDecodeError) as error:

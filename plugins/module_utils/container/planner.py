@@ -108,11 +108,7 @@ class Planner:
         before = self._existing.summary()
         after = {"exists": False, "running": False, "gpus": [], "isolation": NONE, "exclusive": False}
         result = self._build_plan(
-            {
-                **container_options.removal_options(self._engine.name, self._user_options),
-                "name": self._name,
-                "state": "absent",
-            },
+            {**self._removal_options(), "name": self._name, "state": "absent"},
             Assignment(reason="state is absent"),
             before,
             {**before, **after},
@@ -127,11 +123,7 @@ class Planner:
         with contextlib.suppress(SelectionError, BindingMissing):
             self._accelerator.observe()
         before = self._existing.summary()
-        options = {
-            **container_options.removal_options(self._engine.name, self._user_options),
-            "name": self._name,
-            "state": "stopped",
-        }
+        options = {**self._removal_options(), "name": self._name, "state": "stopped"}
         if self._engine.name == "docker":
             # Otherwise Docker's module would compare the environment and recreate the container.
             options["comparisons"] = {"*": "ignore"}
@@ -466,6 +458,9 @@ class Planner:
             return None
         lifetime = LIFETIME + container_options.stop_timeout(self._user_options, self._existing.stop_timeout)
         return self._reservations.reserve(self._engine.name, self._name, assignment.uuids, self._exclusive, lifetime)
+
+    def _removal_options(self) -> dict[str, Any]:
+        return container_options.removal_options(self._engine.name, self._user_options)
 
     def _build_plan(
         self, module_args: dict[str, Any], assignment: Assignment, before: dict[str, Any], after: dict[str, Any]

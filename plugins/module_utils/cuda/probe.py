@@ -66,7 +66,8 @@ def run_probe(request: Request, send: Callable[[dict[str, Any]], None]) -> None:
     for device in devices:
         if device.index in request.skip:
             continue
-        send({"step": f"GPU {device.index}", "started": device.index})
+        # CUDA calls the only visible MIG device GPU 0, which is usually another device.
+        send({"step": request.visible or f"GPU {device.index}", "started": device.index})
         try:
             uuid: str | None = cuda.uuid(device.number)
         except ProbeError:
@@ -169,7 +170,7 @@ def probe(
 
     If a GPU hangs or crashes the child process, it is reported and a new child process probes the remaining GPUs.
     """
-    only = None if gpus is None else frozenset(str(g) for g in gpus if not _is_mig_uuid(g))
+    only = None if gpus is None else frozenset(str(g) for g in gpus if not is_mig_uuid(g))
     request = Request(library, driver_root, memory_mib, only=only)
     result: dict[str, Any] = {
         "library": None,
@@ -183,14 +184,14 @@ def probe(
     found: dict[str, str | None] = {}
     if only is None or only or not gpus:
         _probe_into(result, found, request, timeout, run)
-    for uuid in (g for g in gpus or () if _is_mig_uuid(g)):
+    for uuid in (g for g in gpus or () if is_mig_uuid(g)):
         # A process can use only one MIG device, which CUDA_VISIBLE_DEVICES selects.
         part: dict[str, Any] = {"gpus": [], "error": None}
         _probe_into(part, {}, request._replace(visible=uuid, only=None), timeout, run)
         result["library"] = result["library"] or part.get("library")
         result["cuda_version"] = result["cuda_version"] or part.get("cuda_version")
         if part["gpus"]:
-            result["gpus"] += [_of_mig_device(gpu, uuid) for gpu in part["gpus"]]
+            result["gpus"] += [{**gpu, "index": None, "uuid": gpu["uuid"] or uuid} for gpu in part["gpus"]]
         else:
             message = part["error"] or f"CUDA does not list MIG device '{uuid}'. Check the UUID with nvidia-smi -L."
             failed = {**empty_result(), "uuid": uuid, "result": message, "error_code": part.get("error_code")}
@@ -204,13 +205,9 @@ def probe(
     return result
 
 
-def _is_mig_uuid(text: str) -> bool:
+def is_mig_uuid(text: str) -> bool:
+    """Return whether a text is the UUID of a MIG device, which may be shortened."""
     return str(text).upper().startswith("MIG-")
-
-
-def _of_mig_device(gpu: dict[str, Any], uuid: str) -> dict[str, Any]:
-    """Return the result of a MIG device. In its process, CUDA calls it GPU 0, which is usually another device."""
-    return {**gpu, "index": None, "uuid": gpu["uuid"] or uuid, "result": gpu["result"].replace("GPU 0: ", "", 1)}
 
 
 def _missing(only: frozenset[str], found: dict[str, str | None]) -> list[dict[str, Any]]:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import variables as repository_variables
@@ -29,7 +28,7 @@ class Request(repository_variables.RepositoryVariables):
     state: str = variable("present", choices=("present", "absent"))
     source: str = variable("auto", choices=("auto", "distribution", "nvidia", "runfile", "preinstalled"))
     branch: str = variable("", form=r"\d{3}", sample="580")
-    version: str = variable("", form=r"(\d+:)?\d{3}\.\d{2,3}(\.\d{2,3})?(-\S+)?", sample="580.95.05")
+    version: str = variable("", form=r"(\d+:)?\d{3}\.\d{2,3}(\.\d{2,3})?", sample="580.95.05")
     minimum_version: str = variable("", form=r"\d{3}(\.\d+)*", sample="570.86")
     flavor: str = variable("auto", choices=("auto", "open", "proprietary"))
     module_build: str = variable("auto", choices=("auto", "dkms", "precompiled"))
@@ -60,12 +59,6 @@ class Request(repository_variables.RepositoryVariables):
 def read(values: Mapping[str, Any]) -> Request:
     """Return the request with the user's values, converted and checked."""
     request = variables.read(Request, "nvidia_driver", values)
-    if "-" in request.version:
-        raise VariableError(
-            f"nvidia_driver_version is {request.version}, but must be a driver version without the revision of a "
-            "package, because the role chooses the newest revision of each package. Use the form "
-            f"{upstream_version(request.version)}."
-        )
     wrong_login = repository_access.problem("nvidia_driver", vars(request))
     if wrong_login:
         raise VariableError(wrong_login)

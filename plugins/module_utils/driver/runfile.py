@@ -52,7 +52,7 @@ def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
     complete = not interrupted or version in (driver["on_disk"], driver["on_disk_next"])
     is_installed_version = driver["runfile"] and driver["library"] == version and complete
     if is_installed_version and not has_dkms(host, result):
-        _report_next_kernel(host, result)
+        _report_next_kernel(host, result, version)
         complete = driver["on_disk"] == version or not _can_build_for_running_kernel(host, result)
     if is_installed_version and complete and driver["on_disk_flavor"] in (None, result.flavor):
         return
@@ -84,11 +84,11 @@ def _can_build_for_running_kernel(host: Host, result: Resolution) -> bool:
     )
 
 
-def _report_next_kernel(host: Host, result: Resolution) -> None:
+def _report_next_kernel(host: Host, result: Resolution, version: str) -> None:
     upcoming = host["kernel"]["next_boot"]
-    if upcoming != host["kernel"]["running"] and host["driver"]["on_disk_next"] != result.version:
+    if upcoming != host["kernel"]["running"] and host["driver"]["on_disk_next"] != version:
         result.reasons.append(
-            f"kernel {upcoming}, which boots next, has no module of driver {result.version}: without DKMS, NVIDIA's "
+            f"kernel {upcoming}, which boots next, has no module of driver {version}: without DKMS, NVIDIA's "
             "installer builds modules only for the running kernel. Run this role again after the boot"
         )
 

@@ -210,8 +210,9 @@ def test_device_that_two_files_of_a_directory_define_is_a_conflict(tmp_path):
     for path in ("/etc/cdi/a.json", "/etc/cdi/b.yaml", "/run/cdi/a.json"):
         write(tmp_path, path, spec())
     write(tmp_path, "/run/cdi/other.json", spec("GPU-bbbb"))
-    found = read(("/etc/cdi", "/run/cdi"), root)
-    assert found.conflicts == {"nvidia.com/gpu=GPU-aaaa": ("/etc/cdi/a.json", "/etc/cdi/b.yaml")}
+    for directory in ("/etc/cdi", "/etc/cdi/"):
+        found = read((directory, "/run/cdi"), root)
+        assert found.conflicts == {"nvidia.com/gpu=GPU-aaaa": ("/etc/cdi/a.json", "/etc/cdi/b.yaml")}
     assert read(("/run/cdi",), root).conflicts == {}
 
 
