@@ -274,7 +274,8 @@ class ActionModule(ActionBase):
             facts, extra = _FACTS_WITH_BINDING or (None, {})
         given = {"options": checked.validated_parameters, "check_mode": self._task.check_mode, "facts": facts}
         try:
-            answer = host_python.answer(self, python, host_program.make(_PROGRAM, given, extra))
+            program = host_program.make(_PROGRAM, given, extra, installed_packages=True)
+            answer = host_python.answer(self, python, program)
         except AnsibleConnectionFailure:
             raise
         except AnsibleError as error:

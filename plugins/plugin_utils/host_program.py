@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Build a standalone program from modules of module_utils. `python -c READER` on the host reads it from its input.
+"""Build a standalone program from modules of module_utils. `python *ARGUMENTS` on the host reads it from its input.
 
 An ordinary Ansible module loads Ansible's module library. This takes 0.1 seconds or more, longer than nvidia-smi needs
 for all GPUs. The program contains only the modules that it uses and writes no file. It must not import `ansible`.
@@ -20,9 +20,16 @@ from functools import lru_cache
 from importlib._bootstrap_external import MAGIC_NUMBER
 
 PACKAGE = "ansible_collections.gpufleet.hosts.plugins.module_utils"
-# Python reads a program from its input slowly, line by line, so READER reads it at once. It also removes the current
-# directory from sys.path, so that no file there is imported.
-READER = "import sys; sys.path[:] = [path for path in sys.path if path]; exec(sys.stdin.read())"
+# Removes the current directory from sys.path, so that no file there is imported. Python reads a program from its input
+# slowly, line by line, so this reads it at once. Only the start of the program is Python text, because compiling the
+# packed modules as text would take longer than unpacking them.
+_READER = (
+    "import sys; sys.path[:] = [path for path in sys.path if path]; "
+    "bytecode, source, program = sys.stdin.read().split(None, 2); exec(program)"
+)
+# -S: without the installed packages, whose start-up code can take longer than Python's own. A program that needs them
+# loads them.
+ARGUMENTS = ("-S", "-c", _READER)
 _OWN = "gpufleet.zip"  # Not a file: the entry in sys.path for the modules in the program.
 _HERE = os.path.dirname(__file__)
 # A higher level of compression takes longer than it saves in the transfer.
@@ -34,29 +41,36 @@ _FOR_TYPES = re.compile(r"^if (?:t\.)?TYPE_CHECKING:.*\n(?:(?: .*)?\n)+", re.MUL
 _COMMENT = re.compile(r"#.*")
 
 
-def make(entry: str, arguments: dict, extra: dict[str, dict[str, str]] | None = None) -> bytes:
-    """Build the program that calls `main` of the module `entry` in module_utils with the arguments as JSON.
+def make(
+    entry: str, arguments: dict, extra: dict[str, dict[str, str]] | None = None, *, installed_packages: bool
+) -> bytes:
+    """Build the program that calls `main` of the module `entry` in module_utils. JSON must be able to represent its
+    arguments.
 
     `extra` adds other modules: for each new entry of `sys.path`, the names and source files of its modules.
+    `installed_packages` is whether the program can import the host's installed Python packages.
     """
-    packed = prepare(entry, extra or {})
-    called = ", ".join(map(repr, (_OWN, f"{PACKAGE}.{entry}", json.dumps(arguments))))
-    return f"{_start()}\nstart({packed}, {called})\n".encode("ascii")
+    bytecode, source = prepare(entry, extra or {})
+    site = ("import site", "site.main()") if installed_packages else ()
+    call = f"start({{{MAGIC_NUMBER.hex()!r}: bytecode, '': source}}, {_call(entry, arguments)})"
+    return "\n".join((bytecode, source, _start(), *site, call, "")).encode("ascii")
 
 
-def prepare(entry: str, extra: dict[str, dict[str, str]]) -> str:
-    """Return the packed modules of a program. They are the same for all arguments, and kept for the next call."""
+def prepare(entry: str, extra: dict[str, dict[str, str]]) -> tuple[str, str]:
+    """Return the packed modules of a program: bytecode for this version of Python, and source for all other versions.
+
+    They are the same for all arguments, and kept for the next call.
+    """
     return _packed(needed(entry), tuple((group, tuple(modules.items())) for group, modules in extra.items()))
 
 
 @lru_cache
-def _packed(names: tuple[str, ...], extra: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> str:
-    """Return the modules as Python text: bytecode for this version of Python, and source for all other versions."""
+def _packed(names: tuple[str, ...], extra: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> tuple[str, str]:
     groups = {_OWN: {f"{PACKAGE}.{name}": _path(name) for name in names}}
     groups.update((group, dict(modules)) for group, modules in extra)
     code = {group: {name: _code(name, path) for name, path in modules.items()} for group, modules in groups.items()}
     source = {group: {name: _source(path) for name, path in modules.items()} for group, modules in groups.items()}
-    return repr({MAGIC_NUMBER.hex(): _pack(code), "": _pack(source)})
+    return _pack(code), _pack(source)
 
 
 def make_file(entry: str, arguments: dict, modules: dict[str, str]) -> str:
@@ -67,9 +81,16 @@ def make_file(entry: str, arguments: dict, modules: dict[str, str]) -> str:
     """
     paths = {**{f"{PACKAGE}.{name}": _path(name) for name in needed(entry)}, **modules}
     groups = {_OWN: {name: _source(path) for name, path in sorted(paths.items())}}
-    text = json.dumps(arguments, sort_keys=True)
-    packed = ", ".join(ascii(part) for part in (groups, _OWN, f"{PACKAGE}.{entry}", text))
-    return f"{_start()}\nstart_from({packed})\n"
+    return f"{_start()}\nstart_from({groups!a}, {_call(entry, arguments)})\n"
+
+
+def _call(entry: str, arguments: dict) -> str:
+    """Return the other arguments of a start as Python text. The JSON of Ansible's special types is that of plain types.
+
+    The host gets no JSON, because its module for JSON loads slowly.
+    """
+    plain = json.loads(json.dumps(arguments, sort_keys=True))
+    return ", ".join(map(ascii, (_OWN, f"{PACKAGE}.{entry}", plain)))
 
 
 @lru_cache

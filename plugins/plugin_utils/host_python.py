@@ -16,7 +16,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.standalone import MARK
-from ansible_collections.gpufleet.hosts.plugins.plugin_utils.host_program import READER
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils.host_program import ARGUMENTS
 
 display = Display()
 
@@ -79,7 +79,7 @@ def answer(action: ActionBase, python: str, program: bytes) -> dict | None:
     # A list of one dictionary: Ansible merges and renders the keyword `environment` before it runs an action.
     environment = {name: value for level in action._task.environment or () for name, value in level.items()}
     prefix = action._connection._shell.env_prefix(**environment)
-    done = run(action, f"{prefix} {shlex.join([python, '-c', READER])}".strip(), program)
+    done = run(action, f"{prefix} {shlex.join([python, *ARGUMENTS])}".strip(), program)
     if done is None:
         return None
     found = parse(done["stdout"])

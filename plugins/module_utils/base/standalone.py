@@ -8,7 +8,6 @@ Action plugins pipe such a program into the host's Python (see plugin_utils/host
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
@@ -20,6 +19,8 @@ _SYSTEM = ("/sbin", "/usr/sbin", "/usr/local/sbin")
 
 def finish(result: dict) -> None:
     """Print the result and end the process."""
+    import json  # noqa: PLC0415 (loads slowly: not before NVML is started)
+
     sys.stdout.write(f"{MARK}{json.dumps(result)}\n")
     sys.stdout.flush()
     os._exit(0)  # Skips the cleanup of the interpreter, which takes time.

@@ -16,8 +16,8 @@ from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.names import DRIVER_PACKAGES, DRIVER_VERSION
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, pattern
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed as packages_installed

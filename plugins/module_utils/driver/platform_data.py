@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository_data
 
 if TYPE_CHECKING:

@@ -1,20 +1,21 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`nvidia_gpu_facts` as a standalone program. The action plugin pipes it into the host's Python."""
+"""`nvidia_gpu_facts` as a standalone program. The action plugin pipes it into the host's Python.
+
+What this file imports delays NVML, which is started first. tests/unit/.../facts/test_program_imports.py lists it.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import standalone
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
 
 
-def main(arguments: str) -> None:
-    """Print the result and end the process. `arguments` has the values of all options as JSON."""
-    options = json.loads(arguments)
+def main(options: dict) -> None:
+    """Print the result and end the process. `options` has the values of all options."""
     if options["driver_root"]:
         options["driver_root"] = os.path.expanduser(os.path.expandvars(options["driver_root"]))
     standalone.finish(facts_call.result(options, standalone.run))

@@ -14,7 +14,8 @@ import glob
 import os
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, natural_key, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key
 
 CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 # The links to DRM nodes by PCI address.

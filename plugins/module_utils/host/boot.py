@@ -8,13 +8,9 @@ from __future__ import annotations
 import os
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import (
-    exists,
-    listing,
-    natural_key,
-    read_text,
-    shell_assignments,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.assignments import shell_assignments
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key
 
 _IMAGES = (
     "boot/vmlinuz-{0}",

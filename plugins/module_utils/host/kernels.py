@@ -9,7 +9,8 @@ import os
 import re
 from typing import Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, natural_key, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
 

@@ -9,7 +9,8 @@ import json
 import re
 import time
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, natural_key, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key
 
 _CLOUDS = {
     "aws": "Amazon EC2",

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text, shell_assignments
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.assignments import shell_assignments
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 
 _FAMILIES = {
     "debian": "debian",

@@ -5,15 +5,15 @@
 
 The child sends each answer when it arrives, so earlier answers survive a timeout. A process that waits inside a faulty
 driver may not respond to SIGKILL. The parent therefore kills a child that times out, but does not wait for it.
+
+The initialization of the driver takes longest, so nothing that loads slowly is imported before the child is started.
 """
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 import select
-import signal
 import time
 
 _CALL_NAME_SIZE = 128
@@ -58,6 +58,9 @@ def _run_child(writer: int, current_call: mmap.mmap, *arguments) -> None:
 
 
 def _receive(child: int, reader: int, current_call: mmap.mmap, timeout: float) -> dict:
+    import json  # noqa: PLC0415 (see the top of the file)
+    import signal  # noqa: PLC0415
+
     answer: dict = {"gpus": []}
     pending = b""
     deadline = time.monotonic() + timeout
@@ -98,6 +101,8 @@ def _reap(child: int, patience: float) -> int | None:
 
 
 def _exit_reason(status: int | None) -> str:
+    import signal  # noqa: PLC0415 (see the top of the file)
+
     if status is not None and os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         return f"the process was killed by signal {number} ({signal.strsignal(number) or 'unknown'})"

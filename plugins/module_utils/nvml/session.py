@@ -9,17 +9,14 @@ answer. Use this module only in a child process, because a faulty driver can blo
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
 import re
 import sys
 from types import ModuleType
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.names import NVML_LIBRARY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import (
     FUNCTION_NOT_FOUND,
-    LIBRARY_NOT_FOUND,
     MOST_GPUS,
     UNKNOWN,
     BindingMissing,
@@ -32,49 +29,6 @@ BINDING = "pynvml"
 _BINDING_NEEDS = ("NVMLError", "nvmlInit", "nvmlShutdown", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex")
 _DISTRIBUTION = re.compile(r"^(?:nvidia_ml_py|nvidia-ml-py|pynvml)-(\d[\w.]*?)(?:-py[\d.]+)?\.(?:dist|egg)-info$")
 _ARCHIVE = re.compile(r"-(\d[\w.]*)\.zip$")
-
-
-def load_library(prefix: str | None = None) -> str | None:
-    """Load libnvidia-ml.so.1 and return its path.
-
-    Search with the dynamic loader, then in the usual directories that the loader does not know. With `prefix`, search
-    only in the directories below it. The binding later opens the library by name and gets the loaded library.
-    """
-    if prefix is None:
-        try:
-            ctypes.CDLL(NVML_LIBRARY)
-            return _loaded_path()
-        except OSError as error:
-            reason = str(error)
-    else:
-        reason = f"{NVML_LIBRARY} does not exist below {prefix}"
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver  # noqa: PLC0415
-
-    path = host_driver.find_library("/", prefix)
-    if path is None:
-        raise NvmlFailure.of(LIBRARY_NOT_FOUND, reason)
-    try:
-        ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-    except OSError as error:
-        raise NvmlFailure.of(LIBRARY_NOT_FOUND, str(error)) from error
-    return _loaded_path() or path
-
-
-def initialize_early(initialized) -> None:
-    """Initialize the loaded library, call `initialized`, and open the first GPU, which can take seconds.
-
-    Run this in a thread while another thread loads the binding. The binding repeats both calls and reports errors.
-    """
-    try:
-        try:
-            library = ctypes.CDLL(NVML_LIBRARY)
-            code = library.nvmlInitWithFlags(0)  # as the binding does
-        finally:
-            initialized()
-        if code == 0:
-            library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(ctypes.c_void_p()))
-    except (OSError, AttributeError):
-        return
 
 
 def load_binding(extra_path: str | None = None) -> ModuleType:
@@ -199,14 +153,3 @@ def _import_binding() -> ModuleType:
         place = getattr(binding, "__file__", BINDING)
         raise BindingMissing(f"{place} is not an NVML binding: it does not have {missing[0]}")
     return binding
-
-
-def _loaded_path() -> str | None:
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
-            for line in file:
-                if "/libnvidia-ml.so" in line:
-                    return line[line.index("/") :].strip()
-    except OSError:
-        return None
-    return None

@@ -15,8 +15,9 @@ import re
 from typing import Callable
 from urllib.parse import unquote
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text, upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.names import DRIVER_PACKAGES, DRIVER_VERSION
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 

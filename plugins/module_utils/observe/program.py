@@ -7,7 +7,6 @@ the host's Python.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
@@ -16,15 +15,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call a
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
 
 
-def main(arguments: str) -> None:
-    """Print the result and end the process. `arguments` has these values as JSON.
+def main(given: dict) -> None:
+    """Print the result and end the process. `given` has these values.
 
     `options`: the options of gpu_host_info. `check_mode`: whether the task runs in check mode.
     `facts`: the options of nvidia_gpu_facts, or None. Without a loaded driver, the facts are not gathered.
     """
     if sys.version_info < (3, 9):
         raise SystemExit("Python 3.9 or newer is required")
-    given = json.loads(arguments)
     options = given["options"]
     options["files"] = [os.path.expanduser(os.path.expandvars(path)) for path in options["files"]]
     host = observe_call.observe(options, check_mode=given["check_mode"], find=standalone.find, run=standalone.run)

@@ -9,7 +9,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text, shell_assignments
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.assignments import shell_assignments
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.names import DRIVER_PACKAGES
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.reboot_reasons import AT_BOOT_ONLY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dpkg_state, lock_files

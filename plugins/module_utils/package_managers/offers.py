@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import version_order
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 

@@ -10,7 +10,7 @@ import fnmatch
 import re
 from collections.abc import Iterable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
 
 
 class SelectorError(Exception):

@@ -10,7 +10,6 @@ This file is private to the collection: it may change in any release.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -22,9 +21,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
 Run = Callable[[list], tuple]
 
 
-def main(arguments: str) -> None:
-    """Write the specification, say so, and end with status 1 on an error. `arguments` has the options as JSON."""
-    options = json.loads(arguments)
+def main(options: dict[str, Any]) -> None:
+    """Write the specification, say so, and end with status 1 on an error."""
     try:
         lines = refresh(options, standalone.run)
     except (*apply.ERRORS, gather.BindingMissing) as error:

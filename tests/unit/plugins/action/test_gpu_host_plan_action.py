@@ -135,8 +135,8 @@ class Program:
         monkeypatch.setattr(host_python, "answer", self.run)
         monkeypatch.setattr(host_program, "make", self.make)
 
-    def make(self, entry, given, _extra):
-        assert entry == "observe.program"
+    def make(self, entry, given, _extra, *, installed_packages):
+        assert (entry, installed_packages) == ("observe.program", True)
         self.given = json.loads(json.dumps(given))
         return b""
 

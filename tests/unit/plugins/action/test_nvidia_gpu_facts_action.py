@@ -119,7 +119,7 @@ def test_an_undiscovered_python_is_discovered_by_the_module(ad_hoc):
 def test_a_python_that_fails_runs_the_module_with_a_warning(ad_hoc, tmp_path):
     python = tmp_path / "python"
     python.write_text(
-        f'#!/bin/sh\n[ "$1" != -c ] || {{ echo "out of luck" >&2; exit 1; }}\nexec {sys.executable} "$@"\n'
+        f'#!/bin/sh\n[ "$1" != -S ] || {{ echo "out of luck" >&2; exit 1; }}\nexec {sys.executable} "$@"\n'
     )
     python.chmod(0o755)
     result = ad_hoc(python=str(python), options=["-vvvv"])

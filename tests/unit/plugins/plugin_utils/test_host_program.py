@@ -32,9 +32,14 @@ ARGUMENTS = {name: option.get("default") for name, option in OPTIONS.items()}
 
 
 def read_by_python(program: bytes, directory: Path, env: dict | None = None) -> subprocess.CompletedProcess:
-    """Run the program as the action plugin does. -S hides the installed packages."""
-    command = [sys.executable, "-S", "-c", host_program.READER]
+    """Run the program as the action plugin does."""
+    command = [sys.executable, *host_program.ARGUMENTS]
     return subprocess.run(command, input=program, cwd=directory, env=env, capture_output=True, check=False)
+
+
+def make(entry: str, arguments: dict, extra: dict | None = None) -> bytes:
+    """Build a program that finds no installed packages."""
+    return host_program.make(entry, arguments, extra, installed_packages=False)
 
 
 def answer_of(done: subprocess.CompletedProcess) -> dict:
@@ -83,7 +88,7 @@ def test_no_module_imports_ansible(entry):
 def program(request, tmp_path):
     """Build the program for two simulated GPUs. Another Python version cannot use its bytecode."""
     name = "pynvml-13.615.71.zip"
-    made = host_program.make(ENTRY, {**ARGUMENTS, "_nvml_binding_path": name}, {name: {"pynvml": pynvml.__file__}})
+    made = make(ENTRY, {**ARGUMENTS, "_nvml_binding_path": name}, {name: {"pynvml": pynvml.__file__}})
     if request.param == "another Python":
         other = made.replace(f"'{MAGIC_NUMBER.hex()}'".encode(), b"'00000000'")
         assert other != made
@@ -104,6 +109,23 @@ def test_the_program_returns_the_facts_with_the_packed_binding(program, lab, tmp
     assert (result["nvml_binding"], result["nvml_binding_version"]) == ("controller", "13.615.71")
 
 
+def test_the_pynvml_of_the_host_is_found_if_the_program_needs_it(lab, tmp_path):
+    made = [host_program.make(ENTRY, ARGUMENTS, installed_packages=installed) for installed in (True, False)]
+    with_packages, without = (answer_of(read_by_python(program, tmp_path, lab.env)) for program in made)
+    assert (with_packages["nvml_binding"], with_packages["ansible_facts"]["nvidia_gpu_state"]) == ("host", "ready")
+    assert without["nvml_binding_missing"]
+
+
+def test_a_binding_can_search_for_a_library_with_ctypes(lab, tmp_path):
+    (tmp_path / "pynvml.py").write_text(
+        "import sys, ctypes.util\n"
+        "before = 'subprocess' in sys.modules\n"
+        "raise ImportError(f'{before} {ctypes.util.find_library(\"c\")}')\n"
+    )
+    program = make(ENTRY, {**ARGUMENTS, "_nvml_binding_path": str(tmp_path)})
+    assert "ImportError: False libc.so" in answer_of(read_by_python(program, tmp_path, lab.env))["msg"]
+
+
 def test_files_in_the_current_directory_are_not_imported(program, lab, tmp_path):
     here = tmp_path / "here"
     here.mkdir()
@@ -120,20 +142,20 @@ def test_the_program_writes_no_file(program, lab, tmp_path):
 
 
 def test_invalid_values_return_a_failed_result(tmp_path):
-    done = read_by_python(host_program.make(ENTRY, {**ARGUMENTS, "driver_root": "relative"}), tmp_path)
+    done = read_by_python(make(ENTRY, {**ARGUMENTS, "driver_root": "relative"}), tmp_path)
     message = "driver_root=relative is not an absolute path. Start the path with /."
     assert answer_of(done) == {"failed": True, "msg": message}
 
 
 def test_paths_are_expanded_on_the_host(tmp_path):
     done = read_by_python(
-        host_program.make(ENTRY, {**ARGUMENTS, "driver_root": "$SOMEWHERE/driver"}), tmp_path, {"SOMEWHERE": "/nowhere"}
+        make(ENTRY, {**ARGUMENTS, "driver_root": "$SOMEWHERE/driver"}), tmp_path, {"SOMEWHERE": "/nowhere"}
     )
     assert "driver_root=/nowhere/driver is not a directory" in answer_of(done)["msg"]
 
 
 def test_a_traceback_names_the_source_file(tmp_path):
-    done = read_by_python(host_program.make(ENTRY, {"driver_root": 1}), tmp_path)
+    done = read_by_python(make(ENTRY, {"driver_root": 1}), tmp_path)
     assert done.returncode == 1
     assert "facts/program.py" in done.stderr.decode()
 
@@ -146,7 +168,7 @@ def observation(tmp_path, **changes) -> dict:
     lists = {name: [] for name in ("services", "files", "packages", "users")}
     options = {**lists, "package_lock_timeout": 0, "cloud_init_timeout": 0, "driver_volume": None, **changes}
     given = {"options": options, "check_mode": True, "facts": ARGUMENTS}
-    done = read_by_python(host_program.make("observe.program", given), tmp_path, {"HERE": str(tmp_path)})
+    done = read_by_python(make("observe.program", given), tmp_path, {"HERE": str(tmp_path)})
     assert (done.returncode, done.stderr) == (0, b"")
     return answer_of(done)
 
@@ -176,6 +198,6 @@ def test_the_observation_has_the_facts_of_a_loaded_driver(monkeypatch, loaded, w
     monkeypatch.setattr(observe_call, "observe", lambda options, **_more: {"driver": {"loaded": loaded}, **options})
     monkeypatch.setattr(facts_call, "result", lambda options, _run: {"ansible_facts": {"state": options["answer"]}})
     facts = {"answer": "ready"} if wanted else None
-    observe_program.main(json.dumps({"options": {"files": ["/etc/x"]}, "check_mode": False, "facts": facts}))
+    observe_program.main({"options": {"files": ["/etc/x"]}, "check_mode": False, "facts": facts})
     assert found["host"] == {"driver": {"loaded": loaded}, "files": ["/etc/x"]}
     assert found.get("facts") == (expected and {"ansible_facts": {"state": expected}})

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import files as base_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import versions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed, lock_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import offers as packages_offers
@@ -442,7 +442,7 @@ def test_the_locks_of_zypper_hold_installed_packages(tmp_path, lock):
     ],
 )
 def test_the_upstream_version_is_extracted(version, upstream):
-    assert base_files.upstream_version(version) == upstream
+    assert versions.upstream_version(version) == upstream
 
 
 PLATFORMS = [
