@@ -52,7 +52,7 @@ class ActionModule(NvmlAction):
         sent = facts_program.with_binding(options, binding)
         if sent is None:
             return None
-        # A host that gets a binding has none that works, so it need not search its installed packages.
+        # A binding is sent if the observation found none on the host, or if the first call could not load one.
         program = host_program.make("facts.program", *sent, installed_packages=binding is None)
         answer = host_python.answer(self, python, program)
         return facts_program.known_result(answer)

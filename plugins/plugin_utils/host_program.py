@@ -27,8 +27,8 @@ _READER = (
     "import sys; sys.path[:] = [path for path in sys.path if path]; "
     "bytecode, source, program = sys.stdin.read().split(None, 2); exec(program)"
 )
-# -S: without the installed packages, whose start-up code can take longer than Python's own. A program that needs them
-# loads them.
+# -S skips site-packages, whose start-up code can take longer than Python's own. With `installed_packages`, the program
+# calls `site.main()`.
 ARGUMENTS = ("-S", "-c", _READER)
 _OWN = "gpufleet.zip"  # Not a file: the entry in sys.path for the modules in the program.
 _HERE = os.path.dirname(__file__)
@@ -44,9 +44,9 @@ _COMMENT = re.compile(r"#.*")
 def make(
     entry: str, arguments: dict, extra: dict[str, dict[str, str]] | None = None, *, installed_packages: bool
 ) -> bytes:
-    """Build the program that calls `main` of the module `entry` in module_utils. JSON must be able to represent its
-    arguments.
+    """Build the program that calls `main` of the module `entry` in module_utils with `arguments`.
 
+    `arguments` must be serializable as JSON.
     `extra` adds other modules: for each new entry of `sys.path`, the names and source files of its modules.
     `installed_packages` is whether the program can import the host's installed Python packages.
     """
@@ -85,9 +85,9 @@ def make_file(entry: str, arguments: dict, modules: dict[str, str]) -> str:
 
 
 def _call(entry: str, arguments: dict) -> str:
-    """Return the other arguments of a start as Python text. The JSON of Ansible's special types is that of plain types.
+    """Return the remaining arguments of `start` as Python text, because the module json loads slowly on the host.
 
-    The host gets no JSON, because its module for JSON loads slowly.
+    JSON converts Ansible's string types to plain ones.
     """
     plain = json.loads(json.dumps(arguments, sort_keys=True))
     return ", ".join(map(ascii, (_OWN, f"{PACKAGE}.{entry}", plain)))

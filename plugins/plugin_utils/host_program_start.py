@@ -13,6 +13,9 @@ import zlib
 from importlib._bootstrap_external import MAGIC_NUMBER
 from importlib.machinery import ModuleSpec
 
+# Python's text of these numbers, for the arguments of the program.
+inf, nan = float("inf"), float("nan")
+
 
 class ProgramImporter:
     """Import modules from the program itself: a path hook, a finder and a loader.

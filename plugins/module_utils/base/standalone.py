@@ -19,7 +19,7 @@ _SYSTEM = ("/sbin", "/usr/sbin", "/usr/local/sbin")
 
 def finish(result: dict) -> None:
     """Print the result and end the process."""
-    import json  # noqa: PLC0415 (loads slowly: not before NVML is started)
+    import json  # noqa: PLC0415 (slow: must not delay NVML)
 
     sys.stdout.write(f"{MARK}{json.dumps(result)}\n")
     sys.stdout.flush()

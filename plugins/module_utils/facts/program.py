@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`nvidia_gpu_facts` as a standalone program. The action plugin pipes it into the host's Python.
 
-What this file imports delays NVML, which is started first. tests/unit/.../facts/test_program_imports.py lists it.
+Imports in this file delay NVML. tests/unit/plugins/module_utils/facts/test_program_imports.py limits them.
 """
 
 from __future__ import annotations

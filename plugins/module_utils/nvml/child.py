@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The child process of guard.py: detach from the parent, load pynvml, call NVML and send the answers.
 
-This code is not in guard.py, so that each process loads only what it needs while the other process works. Everything
-that loads slowly is imported after the start of the initialization, which takes as long.
+This code is not in guard.py, so that each process loads only what it needs while the other process works. Slow modules
+are imported while NVML initializes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _MEMORY = 1 << 30
 
 
 def run(writer: int, current_call: mmap.mmap, subsets, binding_path: str | None, prefix: str | None) -> None:
-    """Send each answer through the pipe when it arrives. Store the name of the running call in `current_call`."""
+    """Send each answer through the pipe when it arrives. Store the name of the running call in `current_call`.
+
+    The path of the library is sent as it is. Every other answer is JSON.
+    """
     _detach(writer)
     gc.disable()  # This short-lived process creates hundreds of classes.
 
@@ -37,15 +40,21 @@ def run(writer: int, current_call: mmap.mmap, subsets, binding_path: str | None,
         size = len(current_call)
         current_call[:] = call.encode("ascii", "replace")[:size].ljust(size, b"\0")
 
-    def send(**answer) -> None:
-        import json  # noqa: PLC0415 (see the top of the file)
-
-        data = json.dumps(answer).encode() + b"\n"
+    def write(data: bytes) -> None:
         while data:
             data = data[os.write(writer, data) :]
 
+    def send(**answer) -> None:
+        import json  # noqa: PLC0415 (see the top of the file)
+
+        write(json.dumps(answer).encode() + b"\n")
+
     try:
-        _read_all(send, started, subsets, binding_path, prefix)
+        started("loading the library")
+        path = nvml_library.load(prefix)
+        if path:
+            write(os.fsencode(path) + b"\n")  # before NVML initializes, which can crash
+        _read_all(send, started, subsets, binding_path)
     except NvmlFailure as failure:
         send(failure={"code": failure.code, "name": failure.name, "text": failure.text})
     except BindingMissing as missing:
@@ -53,11 +62,8 @@ def run(writer: int, current_call: mmap.mmap, subsets, binding_path: str | None,
     send(end=True)
 
 
-def _read_all(send, started, subsets, binding_path: str | None, prefix: str | None) -> None:
-    started("loading the library")
-    path = nvml_library.load(prefix)
+def _read_all(send, started, subsets, binding_path: str | None) -> None:
     wait_for_initialization = nvml_library.start_initialization()
-    send(library=path)
     started("loading pynvml")
     _defer_ctypes_util()
     from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import session as nvml_session  # noqa: PLC0415
@@ -84,17 +90,24 @@ def _read_all(send, started, subsets, binding_path: str | None, prefix: str | No
 
 
 def _defer_ctypes_util() -> None:
-    """Load ctypes.util when its function is called. It loads slowly, and pynvml imports the function without a call."""
+    """Load ctypes.util only if it is used. It loads slowly, and pynvml imports its find_library without calling it."""
     name = "ctypes.util"
     if name in sys.modules:
         return
+    deferred = types.ModuleType(name)
 
-    def find_library(library: str) -> str | None:
-        del sys.modules[name]
-        return importlib.import_module(name).find_library(library)
+    def loaded() -> types.ModuleType:
+        if sys.modules.get(name) is deferred:
+            del sys.modules[name]
+        return importlib.import_module(name)
 
-    ctypes.util = sys.modules[name] = types.ModuleType(name)
-    ctypes.util.find_library = find_library
+    def attribute(wanted: str):
+        if wanted.startswith("__"):
+            raise AttributeError(wanted)  # The import system looks for such attributes.
+        return getattr(loaded(), wanted)
+
+    vars(deferred).update(find_library=lambda *arguments: loaded().find_library(*arguments), __getattr__=attribute)
+    ctypes.util = sys.modules[name] = deferred
 
 
 def _detach(writer: int) -> None:

@@ -6,7 +6,7 @@
 The child sends each answer when it arrives, so earlier answers survive a timeout. A process that waits inside a faulty
 driver may not respond to SIGKILL. The parent therefore kills a child that times out, but does not wait for it.
 
-The initialization of the driver takes longest, so nothing that loads slowly is imported before the child is started.
+The initialization of NVML takes longest, so slow modules are imported after the child has started.
 """
 
 from __future__ import annotations
@@ -78,6 +78,9 @@ def _receive(child: int, reader: int, current_call: mmap.mmap, timeout: float) -
         *lines, pending = (pending + data).split(b"\n")
         for line in lines:
             deadline = time.monotonic() + timeout  # Every answer shows that the driver works.
+            if line.startswith(b"/"):
+                answer["library"] = os.fsdecode(line)
+                continue
             part = json.loads(line)
             if "end" in part:
                 _reap(child, patience=0)

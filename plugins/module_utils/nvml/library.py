@@ -1,10 +1,9 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Load and initialize libnvidia-ml.so.1 before pynvml is loaded.
+"""Find libnvidia-ml.so.1, and initialize it while pynvml loads.
 
-The initialization takes as long as the loading of Python's modules and pynvml, so both happen at the same time. What
-this file imports delays it.
+Imports in this file delay the initialization.
 """
 
 from __future__ import annotations

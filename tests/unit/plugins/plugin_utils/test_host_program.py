@@ -116,14 +116,33 @@ def test_the_pynvml_of_the_host_is_found_if_the_program_needs_it(lab, tmp_path):
     assert without["nvml_binding_missing"]
 
 
-def test_a_binding_can_search_for_a_library_with_ctypes(lab, tmp_path):
-    (tmp_path / "pynvml.py").write_text(
-        "import sys, ctypes.util\n"
-        "before = 'subprocess' in sys.modules\n"
-        "raise ImportError(f'{before} {ctypes.util.find_library(\"c\")}')\n"
-    )
+BINDING = """
+import sys
+import ctypes.util
+from ctypes.util import find_library
+loaded_before = "subprocess" in sys.modules
+from ctypes.util import test
+raise ImportError(f"{loaded_before} {find_library('c')} {ctypes.util.find_library('c')} {callable(test)}")
+"""
+
+
+def test_a_binding_can_use_ctypes_util_which_is_loaded_late(lab, tmp_path):
+    (tmp_path / "pynvml.py").write_text(BINDING)
     program = make(ENTRY, {**ARGUMENTS, "_nvml_binding_path": str(tmp_path)})
-    assert "ImportError: False libc.so" in answer_of(read_by_python(program, tmp_path, lab.env))["msg"]
+    assert "ImportError: False libc.so.6 libc.so.6 True" in answer_of(read_by_python(program, tmp_path, lab.env))["msg"]
+
+
+def test_a_crash_during_the_initialization_keeps_the_path_of_the_library(tmp_path):
+    library = tmp_path / "libnvidia-ml.so.1"
+    source = b"#include <signal.h>\nint nvmlInitWithFlags(unsigned flags) { return raise(SIGSEGV); }\n"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-o", library, "-"], input=source, check=True)
+    name = "pynvml-13.615.71.zip"
+    program = make(ENTRY, {**ARGUMENTS, "_nvml_binding_path": name}, {name: {"pynvml": pynvml.__file__}})
+    done = read_by_python(program, tmp_path, {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)})
+    facts = answer_of(done)["ansible_facts"]
+    assert facts["nvidia_gpu_state"] == "error"
+    assert "killed by signal 11" in facts["nvidia_gpu_state_reason"]
+    assert facts["nvidia_driver"]["library_path"] == str(library)
 
 
 def test_files_in_the_current_directory_are_not_imported(program, lab, tmp_path):
@@ -145,6 +164,12 @@ def test_invalid_values_return_a_failed_result(tmp_path):
     done = read_by_python(make(ENTRY, {**ARGUMENTS, "driver_root": "relative"}), tmp_path)
     message = "driver_root=relative is not an absolute path. Start the path with /."
     assert answer_of(done) == {"failed": True, "msg": message}
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan")])
+def test_numbers_without_a_python_literal_are_checked_on_the_host(tmp_path, seconds):
+    done = read_by_python(make(ENTRY, {**ARGUMENTS, "timeout": seconds}), tmp_path)
+    assert answer_of(done)["msg"].startswith(f"timeout={seconds:g} is invalid. ")
 
 
 def test_paths_are_expanded_on_the_host(tmp_path):
