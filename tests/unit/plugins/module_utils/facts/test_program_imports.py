@@ -20,7 +20,7 @@ PACKAGE = "ansible_collections.gpufleet.hosts.plugins.module_utils"
 # The program of the parent process, and all that it imports later to report the facts.
 PARENT = ["facts.program", "facts.report", "hardware.pci", "host.driver", "host.elf"]
 # The child process that calls NVML. The bindings import more on their own.
-CHILD = ["nvml.guard", "nvml.child", "nvml.fields", "nvml.topology"]
+CHILD = ["nvml.guard", "nvml.child", "nvml.session", "nvml.fields", "nvml.topology"]
 # Before you add a module here, measure its cost with `python3 -X importtime`. typing and dataclasses must stay out.
 COMMON = {
     "collections",
@@ -73,8 +73,8 @@ def test_each_process_loads_only_the_expected_modules(process, names):
     assert standard_modules(*names) <= EXPECTED[process]
 
 
-# Call the program with a driver that is loaded, and print the modules when the child process starts and when it starts
-# the initialization of the driver. Replace only the last step of each.
+# Run the program as if a driver were loaded. Print the modules that are loaded when the child process starts, and those
+# that are loaded when it starts to initialize NVML. The child process ends there.
 RUN = f"""
 import os, sys
 sys.path.insert(0, sys.argv[1])
