@@ -59,7 +59,14 @@ def into_docker() -> None:
 
 
 def into_podman() -> None:
-    """Import the image with the podman command. systemd repeats this while the package is being installed."""
+    """Import the image with the podman command.
+
+    While Debian configures Podman's package, `podman image prune` runs and can delete an image that is being imported.
+    """
+    query = ["dpkg-query", "--show", "--showformat=${db:Status-Status}", "podman"]
+    status = subprocess.run(query, check=False, capture_output=True, text=True).stdout
+    if status in {"half-installed", "unpacked", "half-configured"}:
+        sys.exit(f"dpkg is still installing podman, which is {status}")  # systemd tries again
     if subprocess.run(["podman", "image", "exists", f"{IMAGE}:latest"], check=False).returncode:
         changes = [word for change in CHANGES for word in ("--change", change)]
         subprocess.run(["podman", "import", "-q", *changes, TAR, f"{IMAGE}:latest"], check=True)
