@@ -12,6 +12,7 @@ Exit status: 0 passed, 1 a check failed, 2 the test could not run.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import re
@@ -113,6 +114,7 @@ class Host:
         }
 
 
+@functools.cache
 def platforms(key: str) -> dict[str, Any]:
     """Return the roles' data of a platform, as `site.plan.Context` describes it."""
     files = {

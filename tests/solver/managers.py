@@ -31,8 +31,16 @@ from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import archives
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Archive, Package
 from ansible_collections.gpufleet.hosts.tests.solver.hosts import System
 
-# Commands whose output depends on the repositories and not on the installed packages.
-_QUERIES = ({"madison"}, {"pkgnames"}, {"repoquery", "--available"}, {"module", "list"}, {"search"}, {"--version"})
+# Commands whose output does not depend on the installed packages. No host has a history of dnf.
+_QUERIES = (
+    {"history"},
+    {"madison"},
+    {"module", "list"},
+    {"pkgnames"},
+    {"repoquery", "--available"},
+    {"search"},
+    {"--version"},
+)
 
 
 class Answers:

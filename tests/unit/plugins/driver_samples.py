@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from pathlib import Path
 
 import yaml
@@ -36,9 +38,14 @@ _MANAGERS = {"debian": "apt", "ubuntu": "apt", "el": "dnf", "amazon": "dnf", "sl
 
 def platform(key: str, system: dict | None = None) -> dict:
     """Return the data of role nvidia_driver for a platform, or for a distribution of its family (`host["os"]`)."""
-    text = (ROOT / "roles/nvidia_driver/vars" / f"{key}.yml").read_text(encoding="utf-8")
     known = system or {"key": key, "id": None, "version": None}
-    return platform_data.complete(yaml.safe_load(text)["__nvidia_driver_platform"], known)  # type: ignore[arg-type]
+    return platform_data.complete(copy.deepcopy(_variables(key)), known)  # type: ignore[arg-type]
+
+
+@functools.cache  # the tables ask for the same platform thousands of times
+def _variables(key: str) -> dict:
+    text = (ROOT / "roles/nvidia_driver/vars" / f"{key}.yml").read_text(encoding="utf-8")
+    return yaml.safe_load(text)["__nvidia_driver_platform"]
 
 
 def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> dict:
