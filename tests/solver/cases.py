@@ -9,10 +9,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError, item
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, Change
@@ -23,8 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Context, Part
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Archive, Package
 from ansible_collections.gpufleet.hosts.tests.solver import hosts
-
-ROOT = Path(__file__).resolve().parents[2]
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,15 +98,7 @@ class Lab:
         self._answers: dict[str, dict[str, Any]] = {}
         self._results: dict[str, tuple[list[Change], str]] = {}
         self._upgrades: dict[tuple, dict[str, list[Change]]] = {}
-        self._platforms: dict[str, dict] = {}
         self._known = known_packages(manager)
-
-    def platform(self, key: str) -> dict:
-        """Return the role's data for a platform."""
-        if key not in self._platforms:
-            text = (ROOT / "roles/nvidia_driver/vars" / f"{key}.yml").read_text(encoding="utf-8")
-            self._platforms[key] = yaml.safe_load(text)["__nvidia_driver_platform"]
-        return self._platforms[key]
 
     def state(self, host: hosts.System) -> dict[str, Any]:
         """Return the installed packages of a host."""
@@ -142,7 +130,7 @@ class Lab:
         context = Context(
             there,  # type: ignore[arg-type]
             {"nvidia_driver": dict(case.values)},
-            {"nvidia_driver": self.platform(case.host.platform)},
+            {"nvidia_driver": driver_samples.role_data(case.host.platform)},
             rejected_sources=rejected,
             **answer,
         )

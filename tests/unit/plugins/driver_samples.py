@@ -39,11 +39,12 @@ _MANAGERS = {"debian": "apt", "ubuntu": "apt", "el": "dnf", "amazon": "dnf", "sl
 def platform(key: str, system: dict | None = None) -> dict:
     """Return the data of role nvidia_driver for a platform, or for a distribution of its family (`host["os"]`)."""
     known = system or {"key": key, "id": None, "version": None}
-    return platform_data.complete(copy.deepcopy(_variables(key)), known)  # type: ignore[arg-type]
+    return platform_data.complete(copy.deepcopy(role_data(key)), known)  # type: ignore[arg-type]
 
 
 @functools.cache  # the tables ask for the same platform thousands of times
-def _variables(key: str) -> dict:
+def role_data(key: str) -> dict:
+    """Return the data in the role's file of a platform. All callers share it."""
     text = (ROOT / "roles/nvidia_driver/vars" / f"{key}.yml").read_text(encoding="utf-8")
     return yaml.safe_load(text)["__nvidia_driver_platform"]
 
