@@ -34,10 +34,11 @@ cat >"$scratch/home/.ansible/test/cache/get_pip_${pip_version//./_}.py" <<'PY'
 import ensurepip
 import sysconfig
 import zipfile
-from importlib import resources
+from pathlib import Path
 
-(wheel,) = (resources.files(ensurepip) / "_bundled").glob("pip-*.whl")
-zipfile.ZipFile(wheel).extractall(sysconfig.get_path("purelib"))
+# Debian keeps the packages of ensurepip in a directory of its own.
+wheels = Path(sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).with_name("_bundled"))
+zipfile.ZipFile(next(wheels.glob("pip-*.whl"))).extractall(sysconfig.get_path("purelib"))
 PY
 export HOME=$scratch/home
 unset ANSIBLE_COLLECTIONS_PATH ANSIBLE_CONFIG
