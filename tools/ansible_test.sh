@@ -36,7 +36,7 @@ import sysconfig
 import zipfile
 from pathlib import Path
 
-# Debian keeps the packages of ensurepip in a directory of its own.
+# Debian keeps the wheels of ensurepip outside of ensurepip.
 wheels = Path(sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).with_name("_bundled"))
 zipfile.ZipFile(next(wheels.glob("pip-*.whl"))).extractall(sysconfig.get_path("purelib"))
 PY

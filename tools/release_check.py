@@ -5,7 +5,7 @@
 
 release_check.py [--install]
 
-With --install, also install the tarball into an empty directory and use it from there.
+With --install, also run ansible-lint on the tarball, install it into an empty directory, and use it from there.
 """
 
 from __future__ import annotations
@@ -123,13 +123,14 @@ def check_content(tarball: Path, scratch: Path) -> int:
     return sum(member.isfile() for member in members)
 
 
-def check_import(tarball: Path, scratch: Path) -> None:
-    """Run Galaxy's importer. Fail on warnings, too."""
+def check_import(tarball: Path, scratch: Path, *, lint: bool) -> None:
+    """Run Galaxy's importer. Fail on warnings, too. `lint`: with ansible-lint, which `make lint` runs itself."""
     done = call(
         *(sys.executable, "-m", "galaxy_importer.main", str(tarball)),
         directory=scratch,
         GALAXY_IMPORTER_CONFIG=str(ROOT / ".config" / "galaxy-importer.cfg"),
         GALAXY_IMPORTER_ANSIBLE_LOCAL_TMP=str(scratch / "importer"),
+        GALAXY_IMPORTER_RUN_ANSIBLE_LINT=str(lint),
     )
     found = complaints(done.stdout)
     if done.returncode or found:
@@ -169,7 +170,7 @@ def check_installed(tarball: Path, scratch: Path) -> str:
 def main() -> int:
     """Run the checks."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--install", action="store_true", help="also install the tarball and use it")
+    parser.add_argument("--install", action="store_true", help="also lint, install and use the tarball")
     options = parser.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
@@ -177,7 +178,7 @@ def main() -> int:
         try:
             tarball = build(scratch)
             files = check_content(tarball, scratch)
-            check_import(tarball, scratch)
+            check_import(tarball, scratch, lint=options.install)
             print(f"{tarball.name}: {files} files, {tarball.stat().st_size // 1024} KiB, accepted by galaxy-importer")
             if options.install:
                 print(f"installed: {check_installed(tarball, scratch)}\nready to publish: {tarball}")
