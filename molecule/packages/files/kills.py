@@ -54,14 +54,15 @@ ROUNDS = (
     ("view", "view", "0.5"),
     ("download", "view+0.3", "script:slow 2.0-1 before_removal"),
     ("record", "script:notes 1.0-1 after_removal", "script:slow 2.0-1 before_removal+1"),
-    ("script:slow 1.0-1 before_install+1", "script:memo 1.0-1 before_install", "script:slow 2.0-1 after_removal+1"),
+    ("script:slow 1.0-1 before_install+1", "script:memo 1.0-1 after_install", "script:slow 2.0-1 after_removal+1"),
     ("script:slow 1.0-1 after_install+1", "script:slow 2.0-1 before_install+1", f"process:{HOLD}"),
     (f"process:{HOLD}", f"process:{HOLD}", "script:plugin 1.0-1 after_removal"),
     ("download+1", "script:slow 2.0-1 after_install+1", "script:app 2.0-1 before_removal"),
     ("script:slow 1.0-1 before_install", "script:agent-old 1.0-1 before_removal", "1"),
 )
 # The victim of the first request of the first round. Each request and each round has the next victim.
-VICTIMS = ("module", "manager", "everything")
+# manager: the scripts of the packages go on. transaction: they are killed, too, but the module is not.
+VICTIMS = ("transaction", "module", "manager", "everything")
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
@@ -163,19 +164,19 @@ def reached(request: str, moment: str) -> Iterator[tuple[subprocess.Popen[bytes]
 
 def kill(module: subprocess.Popen[bytes], victim: str, manager: str) -> str:
     """Kill a victim. Return the commands of the killed processes."""
-    victims = {"module": [module.pid], "manager": [], "everything": [module.pid]}[victim]
-    if victim == "manager":
+    victims = [module.pid]
+    if victim in ("manager", "transaction"):
         names = MANAGERS[manager]
         victims = [
             pid
             for pid in descendants(module.pid)
             if any(os.path.basename(word) in names for word in command(pid).split()[:2])
         ]
-    if victim == "everything":
+    if victim in ("transaction", "everything"):
         known: set[int] = set()
         # Processes that are stopped start no others.
-        while {module.pid, *descendants(module.pid)} - known:
-            for pid in {module.pid, *descendants(module.pid)} - known:
+        while new := {*victims, *(child for pid in victims for child in descendants(pid))} - known:
+            for pid in new:
                 known.add(pid)
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGSTOP)
@@ -184,10 +185,7 @@ def kill(module: subprocess.Popen[bytes], victim: str, manager: str) -> str:
     for pid in victims:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    if victim == "manager":
-        module.wait(timeout=180)
-    else:
-        module.wait(timeout=10)
+    module.wait(timeout=10 if module.pid in victims else 180)
     return "; ".join(killed)
 
 
@@ -216,7 +214,7 @@ def kill_once(manager: str, request: str, moment: str, victim: str) -> str:
         killed = kill(module, victim, manager) if runs else ""
     if not runs:
         raise Problem(f"the moment did not come: {result(module)}")
-    failed = result(module).get("msg", "no error") if victim == "manager" else ""
+    failed = result(module).get("msg", "no error") if victim in ("manager", "transaction") else ""
     repaired = complete(manager, request)
     return "; ".join(
         filter(None, [f"killed {killed}" if killed else "", failed, f"repaired: {repaired}" if repaired else ""])
@@ -243,9 +241,9 @@ def rounds(manager: str, only: list[int]) -> int:
             # apt keeps the downloaded packages of the previous round.
             output("apt-get", "clean")
         for place, (request, moment) in enumerate(zip(("install", "change", "absent"), moments)):
-            victim = VICTIMS[(number + place) % 3]
+            victim = VICTIMS[(number + place) % len(VICTIMS)]
             began = time.time()
-            name = f"{number:2} {request:7} {victim:10} {re.sub('process:.*', 'hold', moment)}:"
+            name = f"{number:2} {request:7} {victim:11} {re.sub('process:.*', 'hold', moment)}:"
             try:
                 report(True, began, name, kill_once(manager, request, moment, victim))
             except (Problem, subprocess.TimeoutExpired) as problem:

@@ -35,8 +35,9 @@ def package(
     made = Package(name, version, depends, conflicts)
     made.replaces = conflicts
     made.files[f"/usr/share/{name}/version"] = f"{version}\n"
-    wait = "[ ! -e /srv/packages/slow ] || sleep 2\n" if name == "slow" else ""
     for script in SCRIPTS:
+        is_slow = name == "slow" or (name, script) == ("memo", "after_install")
+        wait = "[ ! -e /srv/packages/slow ] || sleep 2\n" if is_slow else ""
         line = f'echo "{name} {version} {script} %s $*" >> {LOG}\n'
         setattr(made, script, line % "begin" + wait + line % "end")
     return made

@@ -47,7 +47,9 @@ _CACHE = "/var/cache/dnf"
 _MODULES = "/etc/dnf/modules.d"
 _LOCKS = "/etc/dnf/plugins/versionlock.list"
 _OFFLINE = "--disablerepo=*"
-_CONFLICT = re.compile(r"conflicts with file from package (?P<package>\S+)-[^-\s]+-[^-\s]+$", re.MULTILINE)
+_CONFLICT = re.compile(
+    r"from install of (?P<new>\S+) conflicts with file from package (?P<package>\S+)-[^-\s]+-[^-\s]+$", re.MULTILINE
+)
 
 
 class _ConflictError(PackageManagerError):
@@ -124,6 +126,16 @@ class Dnf:
 
     def _reinstall(self, packages: dict[str, dnf_state.Package]) -> None:
         rc, out, err = self._run(["dnf", "--assumeyes", *dnf_command.POLICY, "reinstall", *packages])
+        # Only some versions of rpm print the epoch.
+        labels = {re.sub(r"-\d+:", "-", match["new"]) for match in _CONFLICT.finditer(out + "\n" + err)}
+        conflicts = [one for one in packages.values() if one.label in labels]
+        if conflicts:
+            # The transaction was to remove the other package last. The next transaction does both again.
+            self._checked(["rpm", "--erase", "--nodeps", *(one.label for one in conflicts)])
+            rest = {nevra: one for nevra, one in packages.items() if one not in conflicts}
+            if rest:
+                self._reinstall(rest)
+            return
         found = re.findall(r"^Installed package (\S+) (.*)not available", out + "\n" + err, re.MULTILINE)
         # No repository offers a package file of the user.
         files = [

@@ -349,6 +349,7 @@ def _act(run: _Run) -> None:
     released = [name for name in run.before["held"] if _must_release(name, run)]
     keys, interrupted, locks = _keys(run), _interrupted(run), _locks(run)
     enabled = backend.enabled_streams()
+    unrepaired = ""
     _begin(run, keys, released)
     begun = undo.Begun(backend, journal, run.before, run.result.changes, enabled, steps.streams, released, locks)
     try:
@@ -371,15 +372,20 @@ def _act(run: _Run) -> None:
                 _judge(run, changes)
                 _begin(run, keys, released)
                 begun.changes = changes
-        backend.act(steps)
+        try:
+            backend.act(steps)
+        except undo.FAILURES:
+            unrepaired = undo.repair(begun)
+            raise
         _hold(run, interrupted.released)
     except undo.FAILURES as error:
         sentences = [str(error), undo.undo(begun)]
         try:
-            broken = backend.broken()
-            # Incomplete packages do not count as installed yet. The record must not miss them.
+            # Incomplete packages do not count as installed yet. The record must not miss them. With rpm, they can look
+            # complete after the restoration.
+            broken = "; ".join(backend.broken()) or unrepaired.rstrip(".")
             if broken:
-                sentences.append(f"The next run repairs the packages and completes the record: {'; '.join(broken)}.")
+                sentences.append(f"The next run repairs the packages and completes the record: {broken}.")
             else:
                 journal.finish(backend.installed(), enabled=backend.enabled_streams(), keys=keys)
         except undo.FAILURES as failure:

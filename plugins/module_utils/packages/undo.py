@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from typing import Any, Callable
 
@@ -48,6 +47,19 @@ class Begun:
     locks: list[str]
 
 
+def repair(begun: Begun) -> str:
+    """Complete the packages that the package manager left incomplete. Return why this failed, or an empty text.
+
+    Without this, the package manager may be unable to install others. Packages whose scripts did not run look complete
+    to rpm, so this does not depend on `broken`.
+    """
+    try:
+        begun.backend.repair(begun.changes)
+    except FAILURES as error:
+        return str(error)
+    return ""
+
+
 def undo(begun: Begun) -> str:
     """Restore the removed packages, unless all packages changed as planned. Return sentences for the user.
 
@@ -56,10 +68,6 @@ def undo(begun: Begun) -> str:
     restored: list[str] = []
     lost: list[str] = []
     try:
-        # Incomplete packages neither count as installed, nor can the package manager install others.
-        if begun.backend.broken():
-            with contextlib.suppress(*FAILURES):
-                begun.backend.repair(begun.changes)
         is_complete = _is_complete(begun.changes, begun.backend.installed())
         if not is_complete:
             if begun.locks:

@@ -206,6 +206,29 @@ def test_lost_version():
         Dnf(host).repair([])
 
 
+@pytest.mark.parametrize("new", ["slow-2-1.el9.noarch", "slow-0:2-1.el9.noarch"])
+def test_repair_of_a_package_whose_file_another_package_has(new):
+    """The killed transaction was to remove the other package last. So the new package is removed first."""
+    conflict = (
+        f"Error: Transaction test error:\n  file /opt/page from install of {new} conflicts with file from package "
+        "notes-1-1.el9.noarch\n"
+    )
+    listing = "slow\t2-1.el9\tnoarch\t1795392515\t80\napp\t2-1.el9\tnoarch\t1795392515\t81\n"
+    planned = [Change(name, "install", None, "2-1.el9", "noarch") for name in ("app", "slow")]
+    host = Host(
+        ("--query --all", (0, listing, "")),
+        ("reinstall app-2-1.el9.noarch slow-2-1.el9.noarch", (1, "", conflict)),
+        ("reinstall app-2-1.el9.noarch", (0, "", "")),
+    )
+    Dnf(host).repair(planned)
+    reinstall = f"dnf --assumeyes {' '.join(PREFIX)} reinstall"
+    assert host.changes()[-3:] == [
+        f"{reinstall} app-2-1.el9.noarch slow-2-1.el9.noarch",
+        "rpm --erase --nodeps slow-2-1.el9.noarch",
+        f"{reinstall} app-2-1.el9.noarch",
+    ]
+
+
 @pytest.mark.parametrize("is_complete", [True, False])
 def test_repair_of_a_package_file(is_complete):
     """dnf cannot reinstall it. The mark ends the interrupted transaction in dnf's history."""

@@ -378,3 +378,37 @@ def test_a_killed_removal_decides_what_the_user_needs_only_once(
     # apt loses the mark of a dependency when it is killed.
     assert given == [["agent"], ["agent", "agent-lib"]]
     assert {*host.manager.packages} == {"vim"}
+
+
+@pytest.mark.parametrize("can_repair", [True, False])
+def test_packages_that_look_complete_are_repaired_after_the_package_manager_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_repair: bool
+) -> None:
+    """rpm adds a package to its database before it runs its scripts, so `broken` finds nothing."""
+    host = new_host(tmp_path, Package("agent"), Package("tool"), installed=(Package("vim"),))
+
+    def killed(*_given: Any) -> None:
+        host.manager.packages["agent"] = "1-1"
+        raise PackageManagerError("zypper was killed by signal 9.")
+
+    with monkeypatch.context() as patch, pytest.raises(TransactionError, match=r"^zypper was killed") as error:
+        patch.setattr(host.manager, "act", killed)
+        if not can_repair:
+            host.manager.failing["repair"] = 0
+        host.present(install=["agent", "tool"])
+    host.manager.failing.clear()
+    if can_repair:
+        assert [change.name for change in host.manager.repaired or []] == ["agent", "tool"]
+        assert not host.journal.is_unfinished()
+    else:
+        assert "The next run repairs the packages and completes the record: repair failed." in str(error.value)
+        assert host.present(install=["agent", "tool"]).repaired == ["an interrupted transaction"]
+        assert [change.name for change in host.manager.repaired or []] == ["agent", "tool"]
+
+
+def test_a_failure_after_the_installation_reinstalls_nothing(tmp_path: Path) -> None:
+    host = new_host(tmp_path, Package("agent"), installed=(Package("vim"),))
+    host.manager.failing["hold"] = 1
+    with pytest.raises(TransactionError, match=r"hold failed"):
+        host.present(install=["agent"], hold=["agent"])
+    assert host.manager.repaired is None
