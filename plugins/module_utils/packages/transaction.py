@@ -383,9 +383,11 @@ def _act(run: _Run) -> None:
         try:
             # Incomplete packages do not count as installed yet. The record must not miss them. With rpm, they can look
             # complete after the restoration.
-            broken = "; ".join(backend.broken()) or unrepaired.rstrip(".")
+            broken = backend.broken()
             if broken:
-                sentences.append(f"The next run repairs the packages and completes the record: {broken}.")
+                sentences.append(f"The next run repairs the packages and completes the record: {'; '.join(broken)}.")
+            elif unrepaired:
+                sentences.append(f"The packages could not be repaired: {unrepaired} The next run tries again.")
             else:
                 journal.finish(backend.installed(), enabled=backend.enabled_streams(), keys=keys)
         except undo.FAILURES as failure:

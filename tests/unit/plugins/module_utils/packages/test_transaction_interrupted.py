@@ -401,7 +401,7 @@ def test_packages_that_look_complete_are_repaired_after_the_package_manager_was_
         assert [change.name for change in host.manager.repaired or []] == ["agent", "tool"]
         assert not host.journal.is_unfinished()
     else:
-        assert "The next run repairs the packages and completes the record: repair failed." in str(error.value)
+        assert "The packages could not be repaired: repair failed. The next run tries again." in str(error.value)
         assert host.present(install=["agent", "tool"]).repaired == ["an interrupted transaction"]
         assert [change.name for change in host.manager.repaired or []] == ["agent", "tool"]
 
