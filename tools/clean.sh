@@ -5,10 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if docker version >/dev/null 2>&1; then
-    hosts=$(docker ps -aq --filter label=gpufleet.sandbox)
-    [ -z "$hosts" ] || docker rm -fv $hosts >/dev/null
-    images=$(docker images -q --filter 'reference=localhost/gpufleet-*' | sort -u)
-    [ -z "$images" ] || docker rmi -f $images >/dev/null
+    docker ps -aq --filter label=gpufleet.sandbox | xargs -r docker rm -fv >/dev/null
+    docker images -q --filter 'reference=localhost/gpufleet-*' | sort -u | xargs -r docker rmi -f >/dev/null
 fi
 rm -rf .cache .ansible .venv .pytest_cache .ruff_cache tests/output tests/gpu/bundle
 find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -28,7 +28,7 @@ requirements() { # CORE ANSIBLE
 
 tests() { # the tests of plugins, roles and playbooks, and the tests of module_utils that import Ansible
     printf 'tests/unit/%s\n' playbooks roles plugins/action plugins/filter plugins/modules plugins/plugin_utils
-    for module in $(grep -rlE --include='*.py' '^ *(from|import) ansible\.' plugins/module_utils); do
+    grep -rlE --include='*.py' '^ *(from|import) ansible\.' plugins/module_utils | while IFS= read -r module; do
         test=tests/unit/${module%/*}/test_${module##*/}
         [ ! -e "$test" ] || echo "$test"
     done

@@ -6,10 +6,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+scenarios() { printf '%s\n' molecule/*/molecule.yml | cut -d / -f 2; }
+
 scenario=${1:-}
 if [ -n "$scenario" ]; then
     [ -f "molecule/$scenario/molecule.yml" ] || {
-        echo "molecule: Unknown scenario '$scenario'. Known scenarios: $(cd molecule && ls -d */ | tr -d / | xargs)" >&2
+        echo "molecule: Unknown scenario '$scenario'. Known scenarios: $(scenarios | xargs)" >&2
         exit 2
     }
     # Reset Molecule's state, because it skips steps that an interrupted run completed. The hosts of that run are not new.
@@ -21,8 +23,7 @@ fi
 # Start with new hosts, even if an earlier run left some.
 molecule destroy -s default
 started=$(date +%s)
-for scenario in default $(cd molecule && ls -d */ | tr -d / | grep -vx default); do
-    [ -f "molecule/$scenario/molecule.yml" ] || continue
+for scenario in default $(scenarios | grep -vx default); do
     # Reset Molecule's state. Otherwise, it does not prepare the hosts again.
     molecule reset -s "$scenario"
     echo "== molecule: $scenario ($(($(date +%s) - started)) s since the start)"

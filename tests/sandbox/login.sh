@@ -12,6 +12,7 @@ password=${3:?usage: login.sh HOST USER PASSWORD}
 keys=$(cd "$(dirname "$0")/../.." && pwd)/.cache/sandbox/ssh
 
 # All users of this checkout share one key, and all hosts share another. The lock is for hosts that are prepared in parallel.
+# shellcheck disable=SC2174 # only this directory contains keys, not the directories above it
 mkdir -p -m 700 "$keys"
 exec 9>>"$keys/lock"
 flock 9

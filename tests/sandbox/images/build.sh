@@ -24,6 +24,7 @@ mkdir -p "$cache"
 
 # Read the URLs of the archive and of its security suite from apt's configuration on this machine.
 source_of() { # SUITE_PATTERN
+    # shellcheck disable=SC2016 # apt-get expands $(REPO_URI) and $(RELEASE)
     apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' |
         awk -v suite="$1" '$2 ~ suite && !found {found = $1} END {print found}'
 }

@@ -42,6 +42,7 @@ fi
 # shellcheck disable=SC2086 # flags contains several words
 gcc $flags $exports -Wl,-soname,libnvidia-ml.so.1 -o "$out/.nvml" "$here/src/nvml.c" "$here/src/state.c"
 mv -f "$out/.nvml" "$out/libnvidia-ml.so.1"
+# shellcheck disable=SC2086 # flags contains several words
 if [ -z "$only" ]; then
     gcc $flags -Wl,-soname,libnvidia-cfg.so.1 -o "$out/libnvidia-cfg.so.1" "$here/src/cfg.c" "$here/src/state.c"
     gcc $flags -o "$out/libgpusim-kernel.so" "$here/src/kernel.c"
