@@ -41,13 +41,7 @@ def resolve(
         _keep_driver_of_system(host, request, result)
         return result
     if not ids:
-        guests = host["nvidia"]["gpus_of_guests"]
-        why = (
-            f"all GPUs are assigned to virtual machines ({', '.join(guests)})"
-            if guests
-            else "no NVIDIA GPU on the PCI bus"
-        )
-        result.reasons.append(f"{why}: this host needs no NVIDIA driver")
+        _need_no_driver(host, request, result)
         return result
     generations = {device: hardware_generations.of(device) for device in ids}
     try:
@@ -55,6 +49,33 @@ def resolve(
     except Refused as error:
         result.errors.append(str(error))
     return result
+
+
+def _need_no_driver(host: Host, request: Request, result: Resolution) -> None:
+    """Leave a host without own GPUs alone. Refuse settings that contradict GPUs in virtual machines."""
+    guests = host["nvidia"]["gpus_of_guests"]
+    requested = _requested_services(request)
+    if not guests:
+        # A group may have settings for hosts with GPUs and also contain hosts without.
+        ignored = f"; {' and '.join(requested)} has no effect here" if requested else ""
+        result.reasons.append(f"no NVIDIA GPU on the PCI bus: this host needs no NVIDIA driver{ignored}")
+        return
+    why = f"all GPUs are assigned to virtual machines ({', '.join(guests)})"
+    result.reasons.append(f"{why}: this host needs no NVIDIA driver")
+    if requested:
+        result.errors.append(
+            f"{' and '.join(requested)}, but {why}. This host therefore gets no NVIDIA driver, without which the "
+            "service cannot run. Remove the setting for this host and make it in the virtual machine that has the "
+            "GPUs and the switches. To use the GPUs on this host, bind them to kernel driver nvidia first."
+        )
+
+
+def _requested_services(request: Request) -> list[str]:
+    """Name the settings that explicitly request a service of the driver."""
+    return [
+        *(["nvidia_driver_fabric_manager is enabled"] if request.fabric_manager == "enabled" else []),
+        *(["nvidia_driver_imex is true"] if request.imex is True else []),
+    ]
 
 
 _INSTALLING = ("distribution", "nvidia", "runfile")
@@ -72,8 +93,11 @@ def _keep_driver_of_system(host: Host, request: Request, result: Resolution) -> 
     """Keep a driver that a system other than the distribution provides. Refuse to install one."""
     is_wsl = host["os"]["variant"] == "wsl"
     why = _OF_WINDOWS if is_wsl else _OF_TEGRA
+    requested = _requested_services(request)
     if request.source in _INSTALLING:
         result.errors.append(_not_here(request, why))
+    elif requested:
+        result.errors.append(f"{' and '.join(requested)}, but {why}. Remove the setting for this host.")
     elif is_wsl or _has_jetson_linux(host):
         result.reasons.append(f"{why}; this role changes nothing")
     else:

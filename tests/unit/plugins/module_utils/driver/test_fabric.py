@@ -196,3 +196,39 @@ def test_adopted_driver_reports_missing_switches():
     result = driver_plan.plan(there, {"source": "preinstalled"}, platform("ubuntu-24.04"))
     assert (result.errors, result.acts) == ([], result.steps["modules"])
     assert any("this host has no NVSwitch" in reason for reason in result.reasons)
+
+
+GUESTS = {"gpus": [], "device_ids": [], "gpus_of_guests": ["0000:17:00.0"]}
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [({"fabric_manager": "enabled"}, "nvidia_driver_fabric_manager is enabled"),
+     ({"imex": True}, "nvidia_driver_imex is true"),
+     ({"fabric_manager": "enabled", "imex": True}, "nvidia_driver_imex is true")],
+)  # fmt: skip
+@pytest.mark.parametrize("nvidia", [GUESTS, {**GUESTS, **SWITCHES}])
+def test_service_requested_on_host_whose_gpus_are_in_virtual_machines_is_refused(request_, words, nvidia):
+    (error,) = planned(H100, request_, nvidia=nvidia)[0].errors
+    for part in (words, "0000:17:00.0", "virtual machines", "Remove the setting for this host"):
+        assert part in error
+
+
+@pytest.mark.parametrize("request_", [{}, {"fabric_manager": "disabled"}, {"imex": "auto"}])
+def test_host_whose_gpus_are_in_virtual_machines_needs_nothing(request_):
+    result, _packages = planned(H100, request_, nvidia=GUESTS)
+    assert (result.errors, result.acts) == ([], False)
+
+
+def test_host_without_gpu_in_group_with_fabric_manager_is_accepted():
+    result, _packages = planned(H100, {"fabric_manager": "enabled"}, nvidia={**GUESTS, "gpus_of_guests": []})
+    assert result.errors == []
+    assert "nvidia_driver_fabric_manager is enabled has no effect here" in result.reasons[0]
+
+
+@pytest.mark.parametrize("variant", ["wsl", "tegra"])
+def test_fabric_manager_requested_for_driver_of_another_system_is_refused(variant):
+    result, _packages = planned(
+        H100, {"fabric_manager": "enabled"}, nvidia={**GUESTS, "gpus_of_guests": []}, os={"variant": variant}
+    )
+    assert "nvidia_driver_fabric_manager is enabled, but this host " in result.errors[0]
