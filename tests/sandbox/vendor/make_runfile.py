@@ -24,6 +24,12 @@ from make_repository import ARCH, LIBRARIES, LICENCES, STAND_IN, Package, kernel
 INSTALLER = r"""#!/bin/sh
 # {stand_in}
 set -eu
+# The program in the archive runs in a temporary directory.
+directory=$(mktemp -d "${{TMPDIR:-/tmp}}/makeself.XXXXXX")
+printf '#!/bin/sh\n' >"$directory/nvidia-installer"
+chmod 700 "$directory/nvidia-installer"
+"$directory/nvidia-installer" || {{ echo "ERROR: $directory does not allow to execute programs" >&2; exit 1; }}
+rm -r "$directory"
 version={version}
 flavor=open
 beside_loaded=

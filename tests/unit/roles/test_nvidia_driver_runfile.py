@@ -125,3 +125,58 @@ def test_the_installer_is_downloaded_once_and_not_in_check_mode(tmp_path: Path, 
     assert "failed=0" in output, output
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (INSTALLER, 0o700)
     assert "changed=0" in download(tmp_path, url, CHECKSUM)
+
+
+# Extracts a program into a temporary directory and runs it, like NVIDIA's installer.
+EXTRACTING = """#!/bin/sh
+set -e
+directory=$(mktemp -d "${TMPDIR:-/tmp}/makeself.XXXXXX")
+trap 'rm -rf "$directory"' EXIT
+printf '#!/bin/sh\\necho "installed $*"\\n' >"$directory/installer"
+chmod 700 "$directory/installer"
+"$directory/installer" "$@"
+"""
+
+
+def command_of(file: str, name: str) -> dict:
+    """Return the task that runs the installer, without the tasks around it."""
+    (task,) = [task for task in load(file) if task["name"] == name]
+    return task
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "values"),
+    [
+        (
+            "run_installer.yml",
+            "Runfile | Run NVIDIA's installer",
+            {"__nvidia_driver_plan": {"version": "580.95.05", "todo": {"runfile": {"options": ["--silent"]}}}},
+        ),
+        (
+            "remove.yml",
+            "Remove | Run NVIDIA's uninstaller",
+            {"__nvidia_driver_removal": {"runfile": ["/var/cache/gpufleet/nvidia-580.95.05.run", "--silent"]}},
+        ),
+    ],
+    ids=["install", "remove an interrupted installation"],
+)
+def test_the_installer_does_not_need_the_temporary_directory_of_the_host(
+    tmp_path: Path, file: str, name: str, values: dict
+) -> None:
+    installer = tmp_path / "cache" / "nvidia-580.95.05.run"
+    installer.parent.mkdir()
+    installer.write_text(EXTRACTING, encoding="utf-8")
+    installer.chmod(0o700)
+    play = [{"hosts": "localhost", "gather_facts": False, "tasks": [command_of(file, name)], "vars": values}]
+    text = yaml.safe_dump(play).replace("/var/cache/gpufleet", f"{tmp_path}/cache")
+    (tmp_path / "play.yml").write_text(text, encoding="utf-8")
+    # No program can create a file in /proc, as none can run one in a /tmp with noexec.
+    environment = {
+        **os.environ,
+        **{"ANSIBLE_LOCAL_TEMP": f"{tmp_path}/local", "ANSIBLE_REMOTE_TEMP": f"{tmp_path}/remote", "TMPDIR": "/proc"},
+    }
+    argv = ["ansible-playbook", "-v", "-i", "localhost,", "-c", "local", "-e"]
+    argv += [f"ansible_python_interpreter={sys.executable}", f"{tmp_path}/play.yml"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+    assert "installed --silent" in done.stdout, done.stdout + done.stderr
+    assert list(installer.parent.iterdir()) == [installer]
