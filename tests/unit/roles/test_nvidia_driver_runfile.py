@@ -173,7 +173,9 @@ def test_the_installer_does_not_need_the_temporary_directory_of_the_host(
     # No program can create a file in /proc, as none can run one in a /tmp with noexec.
     environment = {
         **os.environ,
-        **{"ANSIBLE_LOCAL_TEMP": f"{tmp_path}/local", "ANSIBLE_REMOTE_TEMP": f"{tmp_path}/remote", "TMPDIR": "/proc"},
+        "ANSIBLE_LOCAL_TEMP": f"{tmp_path}/local",
+        "ANSIBLE_REMOTE_TEMP": f"{tmp_path}/remote",
+        "TMPDIR": "/proc",
     }
     argv = ["ansible-playbook", "-v", "-i", "localhost,", "-c", "local", "-e"]
     argv += [f"ansible_python_interpreter={sys.executable}", f"{tmp_path}/play.yml"]
