@@ -78,6 +78,7 @@ class Nvidia(TypedDict):
     device_ids: list[str]
     vgpus: list[Vgpu]
     gpus_of_guests: list[str]
+    gpus_excluded: list[str]
     nvswitches: list[str]
     nvlink5_switches: list[str]
 

@@ -53,8 +53,14 @@ def resolve(
 
 def _need_no_driver(host: Host, request: Request, result: Resolution) -> None:
     """Leave a host without own GPUs alone. Refuse settings that contradict GPUs in virtual machines."""
-    guests = host["nvidia"]["gpus_of_guests"]
+    guests, excluded = host["nvidia"]["gpus_of_guests"], host["nvidia"].get("gpus_excluded")
     requested = _requested_services(request)
+    if excluded:
+        result.reasons.append(
+            f"option NVreg_ExcludedGpus of kernel module nvidia excludes all GPUs ({', '.join(excluded)}): this role "
+            "changes nothing. To use the GPUs, remove the option and reboot"
+        )
+        return
     if not guests:
         # A group may have settings for hosts with GPUs and also contain hosts without.
         ignored = f"; {' and '.join(requested)} has no effect here" if requested else ""

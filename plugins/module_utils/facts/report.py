@@ -29,7 +29,12 @@ def facts(
     if answer.get("library"):
         suffix = host_driver.version_suffix(answer["library"])
         versions = {**versions, "library": suffix or versions["library"]}
-    gpus = _gpus(answer, functions, root, subsets, timeout)
+    known = {gpu["pci_bus_id"] for gpu in answer["gpus"]}
+    # The driver does not show GPUs that its option excludes. Reading the files of a driver that hangs can block.
+    unseen = [one["address"] for one in functions if one["kind"] == "gpu" and one["address"] not in known]
+    excluded = host_driver.excluded_gpus(root, [] if "timed_out_in" in answer else unseen)
+    host["excluded"] = excluded
+    gpus = _gpus(answer, [one for one in functions if one["address"] not in excluded], root, subsets, timeout)
     state, reason = facts_state.decide(
         functions, versions, {**answer, "gpus": gpus, "answered": len(answer["gpus"])}, host
     )

@@ -25,9 +25,11 @@ def decide(functions: list[dict], versions: dict, answer: dict, host: dict) -> t
     """Return the state and its reason, which says what to do.
 
     `functions`: from pci.scan(). `versions`: from host/driver.py. `answer`: from guard.Query.answer().
-    `host`: {"wsl": bool, "secure_boot": bool | None, "timeout": seconds}.
+    `host`: {"wsl": bool, "secure_boot": bool | None, "timeout": seconds, "excluded": addresses of the GPUs that the
+    loaded module does not use}.
     """
-    gpus = [function for function in functions if function["kind"] == "gpu"]
+    excluded = host.get("excluded", [])
+    gpus = [function for function in functions if function["kind"] == "gpu" and function["address"] not in excluded]
     if "timed_out_in" in answer:
         return ERROR, _reason_timeout(answer, host)
     if "crash" in answer:
@@ -37,7 +39,7 @@ def decide(functions: list[dict], versions: dict, answer: dict, host: dict) -> t
         )
     failure = answer.get("failure")
     if failure is None:
-        return _state_with_nvml(gpus, answer)
+        return _state_with_nvml(gpus, answer, excluded)
     code = failure["code"]
     if code == _MISMATCH:
         return VERSION_MISMATCH, _reason_mismatch(versions)
@@ -54,9 +56,12 @@ def decide(functions: list[dict], versions: dict, answer: dict, host: dict) -> t
     )
 
 
-def _state_with_nvml(gpus: list[dict], answer: dict) -> tuple[str, str]:
+def _state_with_nvml(gpus: list[dict], answer: dict, excluded: list[str]) -> tuple[str, str]:
     found = answer["gpus"]
+    option = f"Option NVreg_ExcludedGpus of kernel module nvidia excludes {', '.join(excluded)}."
     if not found:
+        if excluded and not gpus:
+            return ERROR, f"{option} To use a GPU, remove it from the option and reboot the host."
         if not gpus:
             return NO_HARDWARE, "The PCI bus has no NVIDIA GPU. The NVIDIA driver is loaded, but finds no GPU either."
         other = _other_driver(gpus)
@@ -76,6 +81,7 @@ def _state_with_nvml(gpus: list[dict], answer: dict) -> tuple[str, str]:
     if unhealthy:
         indexes = ", ".join(str(gpu["index"]) for gpu in unhealthy)
         reason += f" Check the health of GPU {indexes}."
+    reason += f" {option}" if excluded else ""
     known = {gpu["pci_bus_id"] for gpu in found}
     hidden = [gpu for gpu in gpus if gpu["address"] not in known and gpu["kernel_driver"] == "nvidia"]
     if hidden and None not in known:

@@ -12,7 +12,7 @@ import glob
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.names import NVML_LIBRARY
@@ -56,6 +56,8 @@ _MODULE_NAME = re.compile(r"^nvidia(?:-(?:current|tesla|legacy|open)(?:-[0-9a-z]
 _OTHER_MODULES = ("-uvm", "-drm", "-modeset", "-peermem", "-fs")
 _REDIRECT = re.compile(r"^\s*(?:install\s+nvidia\s.*?-i\s+|alias\s+nvidia\s+)(nvidia[\w-]*)", re.MULTILINE)
 _MAX_LINKS = 40
+# Branches before 455 have the older word.
+_EXCLUDED = re.compile(r"^GPU (?:Excluded|Blacklisted):\s*Yes\b", re.MULTILINE)
 
 
 def read(root: str = "/", run: Run | None = None, kernel: str | None = None) -> dict:
@@ -86,6 +88,15 @@ def loaded_and_library(root: str = "/") -> dict:
         "library": library_version(root, path),
         "library_path": path,
     }
+
+
+def excluded_gpus(root: str, addresses: Iterable[str]) -> list[str]:
+    """Return the GPUs that the loaded module does not use because its option NVreg_ExcludedGpus names them."""
+    return [
+        address
+        for address in addresses
+        if _EXCLUDED.search(read_text(root, f"/proc/driver/nvidia/gpus/{address}/information") or "")
+    ]
 
 
 def loaded_module(root: str = "/") -> tuple[str | None, str | None]:

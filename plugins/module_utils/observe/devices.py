@@ -20,13 +20,17 @@ def nvidia(root: str, functions: list[dict]) -> dict:
     devices = [function for function in functions if function["vendor_id"] == pci.NVIDIA_VENDOR_ID]
     own = [function for function in devices if not pci.is_for_guests(function)]
     guests = [function for function in devices if pci.is_for_guests(function)]
+    found = [function["address"] for function in own if function["kind"] == "gpu"]
+    excluded = host_driver.excluded_gpus(root, found)
+    gpus = [function for function in own if function["kind"] == "gpu" and function["address"] not in excluded]
     switches = [function["address"] for function in own if function["kind"] == "nvswitch"]
     return {
         "pci_devices": devices,
-        "gpus": [function["address"] for function in own if function["kind"] == "gpu"],
-        "device_ids": sorted({function["device_id"] for function in own if function["kind"] == "gpu"}),
-        "vgpus": list(filter(None, (hardware_vgpu.read(root, gpu) for gpu in own if gpu["kind"] == "gpu"))),
+        "gpus": [gpu["address"] for gpu in gpus],
+        "device_ids": sorted({gpu["device_id"] for gpu in gpus}),
+        "vgpus": list(filter(None, (hardware_vgpu.read(root, gpu) for gpu in gpus))),
         "gpus_of_guests": [function["address"] for function in guests if function["kind"] == "gpu"],
+        "gpus_excluded": excluded,
         "nvswitches": switches or listing(root, "/proc/driver/nvidia-nvswitch/devices"),
         "nvlink5_switches": _nvlink5_switches(root, functions) if own else [],
     }

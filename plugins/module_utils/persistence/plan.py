@@ -100,8 +100,9 @@ def plan(
     """
     result = Plan(wanted=bool(host["nvidia"]["gpus"]), retries=-(-request.timeout // QUERY_INTERVAL))
     if not result.wanted:
-        assigned = host["nvidia"].get("gpus_of_guests")
+        excluded, assigned = (host["nvidia"].get(name) for name in ("gpus_excluded", "gpus_of_guests"))
         result.reason = "all GPUs are assigned to virtual machines" if assigned else "this host has no NVIDIA GPU"
+        result.reason = "NVreg_ExcludedGpus excludes all GPUs" if excluded else result.reason
         return result
     service = host["services"].get(UNIT, {})
     is_masked = service.get("load_state") == "masked"

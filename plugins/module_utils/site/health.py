@@ -66,6 +66,7 @@ def judge(
         (problems if reason["driver"] else notes).append(f"A reboot is required: {reason['text']}")
     if expected_gpus is None and not host["nvidia"]["gpus"]:
         notes.append(_no_gpus(host))
+    notes += _excluded(host)
     notes += _narrow_links(facts, pcie_width)
     notes += _notes(host, facts)
     return {"problems": [_sentence(text) for text in problems], "notes": [_sentence(text) for text in notes]}
@@ -80,9 +81,14 @@ def _number_of_gpus(host: Host, expected: int | None) -> list[str]:
     count = len(host["nvidia"]["gpus"])
     if expected is None or count == expected:
         return []
-    text = f"This host has {_counted(count)}{_and_of_guests(host)}, but verify_expected_gpus is {expected}."
+    text = f"This host has {_counted(count)}{_and_others(host)}, but verify_expected_gpus is {expected}."
     if count > expected:
         return [f"{text} Correct the variable."]
+    if count + len(host["nvidia"].get("gpus_excluded", [])) == expected:
+        return [
+            f"{text} The variable does not count excluded GPUs. Correct it, or remove module option "
+            "NVreg_ExcludedGpus and reboot."
+        ]
     return [
         f"{text} Compare this number with the output of 'lspci -d 10de:', and check the kernel log for PCIe errors. If "
         "lspci does not list a GPU, reseat its board and its power cables. If the host is a virtual machine, check the "
@@ -92,15 +98,28 @@ def _number_of_gpus(host: Host, expected: int | None) -> list[str]:
 
 def _no_gpus(host: Host) -> str:
     return (
-        f"This host has no NVIDIA GPU{_and_of_guests(host)}, but is in the target group. If that is correct, set "
+        f"This host has no NVIDIA GPU{_and_others(host)}, but is in the target group. If that is correct, set "
         "verify_expected_gpus to 0 for this host. Otherwise set it to the number of GPUs, so that missing GPUs are a "
         "failure."
     )
 
 
-def _and_of_guests(host: Host) -> str:
-    count = len(host["nvidia"].get("gpus_of_guests", []))
-    return f" besides {_counted(count)} assigned to virtual machines" if count else ""
+def _and_others(host: Host) -> str:
+    """Name the GPUs on the bus that this host cannot use."""
+    kinds = (("gpus_of_guests", "assigned to virtual machines"), ("gpus_excluded", "excluded by NVreg_ExcludedGpus"))
+    counts = [(len(host["nvidia"].get(name, [])), text) for name, text in kinds]
+    others = [f"{_counted(count)} {text}" for count, text in counts if count]
+    return f" besides {' and '.join(others)}" if others else ""
+
+
+def _excluded(host: Host) -> list[str]:
+    addresses = host["nvidia"].get("gpus_excluded", [])
+    if not addresses:
+        return []
+    return [
+        f"Option NVreg_ExcludedGpus of kernel module nvidia excludes {_counted(len(addresses))}, which no program can "
+        f"use: {', '.join(addresses)}. If that is not intended, remove the option from /etc/modprobe.d and reboot."
+    ]
 
 
 def _counted(count: int) -> str:

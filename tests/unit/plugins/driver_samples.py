@@ -103,6 +103,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             "gpus": [f"0000:{index:02x}:00.0" for index in range(len(gpus))],
             "vgpus": [],
             "gpus_of_guests": [],
+            "gpus_excluded": [],
             "nvswitches": [],
             "nvlink5_switches": [],
             "pci_devices": [],

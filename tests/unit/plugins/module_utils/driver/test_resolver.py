@@ -591,3 +591,11 @@ def test_input_is_not_modified():
 def test_device_id_determines_generation(device, name):
     assert generations.of(device).name == name
     assert generations.of(f"{device:#06x}").name == name
+
+
+def test_host_whose_gpus_are_excluded_is_left_alone():
+    nvidia = {"gpus": [], "device_ids": [], "gpus_excluded": ["0000:17:00.0"]}
+    result = resolve(host("ubuntu-24.04", (), nvidia=nvidia), {}, platform("ubuntu-24.04"))
+    assert (result.action, result.errors) == ("none", [])
+    assert "NVreg_ExcludedGpus" in result.reasons[0]
+    assert "0000:17:00.0" in result.reasons[0]

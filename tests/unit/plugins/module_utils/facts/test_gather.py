@@ -242,6 +242,14 @@ def test_a_lost_gpu_is_identified_by_the_kernel_module(host):
     }
 
 
+def test_an_excluded_gpu_is_not_called_hidden(host):
+    tree = host({"gpus": [{"model": "T4"}]})
+    tree.function("0000:5e:00.0", "0x1eb8", driver="nvidia")
+    tree.file("proc/driver/nvidia/gpus/0000:5e:00.0/information", "Model: \t\t Tesla T4\nGPU Excluded:\t Yes\n")
+    reason = gather(tree)["nvidia_gpu_state_reason"]
+    assert reason == "NVML shows 1 GPU. Option NVreg_ExcludedGpus of kernel module nvidia excludes 0000:5e:00.0."
+
+
 def test_a_uuid_of_question_marks_is_none(host):
     tree = host({"gpus": [{"model": "T4", "faults": [{"call": "nvmlDeviceGetUUID", "return": 999}]}]})
     tree.file(

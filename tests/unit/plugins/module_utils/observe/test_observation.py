@@ -118,6 +118,17 @@ def test_gpus_passed_to_virtual_machines_are_listed_separately(tree, driver):
     assert [function["kernel_driver"] for function in nvidia["pci_devices"]] == ["nvidia", driver, driver]
 
 
+def test_gpus_that_a_module_option_excludes_are_not_gpus_of_the_host(tree):
+    for address, device, excluded in (("0000:01:00.0", "0x20b0", "No"), ("0000:02:00.0", "0x1db1", "Yes")):
+        tree.function(address, device, driver="nvidia")
+        lines = f"Model: \t\t NVIDIA GPU\nDevice Minor: \t 0\nGPU Excluded:\t {excluded}\n"
+        tree.file(f"proc/driver/nvidia/gpus/{address}/information", lines)
+    nvidia = observe(tree)["nvidia"]
+    assert (nvidia["gpus"], nvidia["device_ids"]) == (["0000:01:00.0"], ["0x20b0"])
+    assert nvidia["gpus_excluded"] == ["0000:02:00.0"]
+    assert len(nvidia["pci_devices"]) == 2
+
+
 OTHERS = [
     ("0x1d0f", "0x7064", "0x088000", "neuron", "Inferentia"),
     ("0x1d0f", "0x7067", "0x088000", "neuron", "Inferentia"),

@@ -106,6 +106,28 @@ def test_another_number_of_gpus_than_expected_is_a_problem(
 
 
 @pytest.mark.parametrize(
+    ("gpus", "expected", "problem"),
+    [
+        (7, None, None),
+        (7, 7, None),
+        (7, 8, "has 7 NVIDIA GPUs besides 1 NVIDIA GPU excluded by NVreg_ExcludedGpus, but verify_expected_gpus is 8. "
+               "The variable does not count excluded GPUs."),
+        (6, 8, "has 6 NVIDIA GPUs besides 1 NVIDIA GPU excluded by NVreg_ExcludedGpus, but verify_expected_gpus is 8. "
+               "Compare this number"),
+        (0, 0, None),
+    ],
+)  # fmt: skip
+def test_an_excluded_gpu_is_a_note_and_not_called_missing(gpus: int, expected: int | None, problem: str | None) -> None:
+    excluded = "0000:90:00.0"
+    host = changed(HOST, "nvidia", {"gpus": GPU_ADDRESSES[:gpus], "gpus_excluded": [excluded]})
+    facts = {**FACTS, "nvidia_gpus": [{**GPU, "pci_bus_id": address} for address in GPU_ADDRESSES[:gpus]]}
+    done = judge(host, facts, expected_gpus=expected)
+    assert ["Option NVreg_ExcludedGpus" in note and excluded in note for note in done["notes"]] == [True]
+    assert len(done["problems"]) == (1 if problem else 0)
+    assert problem is None or problem in done["problems"][0]
+
+
+@pytest.mark.parametrize(
     ("path", "value", "words"),
     [
         ("driver/on_disk_next", None, "The next boot uses kernel 6.1.0-56-amd64, which has no NVIDIA module."),
