@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source_change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, Window
@@ -111,7 +113,7 @@ def choose_branch(case: Case, data: dict, is_installed: bool) -> str:
     if data.get("fixed") and requested not in data["branches"] and not case.request.version:
         raise Refused(
             f"{_setting(case.request)}, but source {case.result.source} provides only "
-            f"{', '.join(data['branches'])}. Request that branch or set another nvidia_driver_source."
+            f"{', '.join(data['branches'])}. Request that branch or {source_change.advice(case.result)}."
         )
     _check_provided(case, data, requested)
     last = _last_proprietary(data)
@@ -147,13 +149,14 @@ def _check_provided(case: Case, data: dict, branch: str) -> None:
     if successor:
         raise Refused(
             f"{_setting(case.request)}, but the packages of branch {branch} of source {source} are transitional: they "
-            f"install branch {successor}. Request branch {successor} or set another nvidia_driver_source."
+            f"install branch {successor}. Request branch {successor} or "
+            f"{source_change.advice(case.result)}."
         )
     oldest = data.get("oldest_branch")
     if oldest and int(branch) < int(oldest):
         raise Refused(
             f"{_setting(case.request)}, but the oldest branch of source {source} on this platform is {oldest}. "
-            f"Request branch {oldest} or newer, or set another nvidia_driver_source."
+            f"Request branch {oldest} or newer, or {source_change.advice(case.result)}."
         )
 
 
@@ -255,7 +258,7 @@ def _range(window: Window) -> str:
 
 def _no_branch(case: Case, data: dict) -> str:
     window, source, minimum = case.window, case.result.source, case.request.minimum_version
-    branches = ", ".join(data["branches"])
+    branches, other = ", ".join(data["branches"]), source_change.advice(case.result)
     if minimum and window.last is not None and int(_branch_of(minimum)) > window.last:
         return (
             f"nvidia_driver_minimum_version is {minimum}, but {window.last_gpu} needs branch {window.last} or older. "
@@ -265,26 +268,26 @@ def _no_branch(case: Case, data: dict) -> str:
         newer = "" if data.get("fixed") else ", set nvidia_driver_branch to a newer branch of this source,"
         return (
             f"nvidia_driver_minimum_version is {minimum}, but source {source} provides the branches {branches}. Lower "
-            f"the minimum{newer} or set another nvidia_driver_source."
+            f"the minimum{newer} or {other}."
         )
     ended = [name for name in data["branches"] if _lists_all(name, window) and _has_flavor(case, data, name)]
     ended = [name for name in ended if not minimum or int(name) >= int(_branch_of(minimum))]
     if ended:
         return (
             f"NVIDIA no longer supports the branches of source {source} that support the GPUs of this host. Set "
-            f"nvidia_driver_branch to {' or '.join(ended)}, or set another nvidia_driver_source."
+            f"nvidia_driver_branch to {' or '.join(ended)}, or {other}."
         )
     if all(int(branch) < window.first for branch in data["branches"]):
         return (
-            f"{window.first_gpu} needs branch {window.first} or newer, but source {source} provides {branches}. Set "
-            "another nvidia_driver_source."
+            f"{window.first_gpu} needs branch {window.first} or newer, but source {source} provides {branches}. "
+            f"{capitalized(other)}."
         )
     if window.last is None or any(supports_all(branch, window) for branch in data["branches"]):
         return (
             f"Source {source} has no suitable branch for {window.first_version_gpu or window.first_gpu} with these "
-            f"settings. It provides {branches}. Set another nvidia_driver_source."
+            f"settings. It provides {branches}. {capitalized(other)}."
         )
     return (
-        f"{window.last_gpu} needs branch {window.last} or older, but source {source} provides {branches}. Set another "
-        "nvidia_driver_source."
+        f"{window.last_gpu} needs branch {window.last} or older, but source {source} provides {branches}. "
+        f"{capitalized(other)}."
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice, source_change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
@@ -135,7 +135,7 @@ def build(case: Case, data: dict) -> str:
     if not builds:
         raise Refused(
             f"Source {source} has no {flavor} kernel modules of branch {branch} for {case.host['os']['arch']}. Set "
-            "another nvidia_driver_source, nvidia_driver_flavor or nvidia_driver_branch."
+            f"another nvidia_driver_flavor or nvidia_driver_branch, or {source_change.advice(case.result)}."
         )
     kernel = kernel_rule(upcoming, data)
     requested = case.request.module_build
@@ -256,7 +256,7 @@ def _how_to_trust(case: Case) -> str:
     if vendor:
         signed.remove("distribution")
         enroll = f"{_instead(case, vendor)} To use source {case.result.source} instead: {enroll}"
-    other = f"set nvidia_driver_source to {' or '.join(signed)} for prebuilt signed modules, or " if signed else ""
+    other = f"{source_change.advice(case.result, *signed)} for prebuilt signed modules, or " if signed else ""
     # The role recognizes keys for these modules by their names. A key with another name needs the variable.
     return (
         f"{enroll}. Then run the role again. If it still fails although the key is enrolled, set "
@@ -270,9 +270,7 @@ def _instead(case: Case, vendor: dict) -> str:
     missing = case.result.rejected_sources.get("distribution")
     if missing:
         return f"{signs}, but {missing}. Then run the role again."
-    installed = driver_membership.marked_packages(case.host, case.platform)
-    remove = "remove the installed driver (nvidia_driver_state absent) and " if installed else ""
-    return f"{signs}: {remove}set nvidia_driver_source to distribution."
+    return f"{signs}: {source_change.advice(case.result, 'distribution')}."
 
 
 def _enroll_dkms_key(host: Host) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric, kernel_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric, kernel_packages, source_change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
@@ -269,15 +269,15 @@ def _features(case: Case, data: dict) -> list[str]:
         )
     elif "imex" in needs:
         raise Refused(
-            f"nvidia_driver_imex is true, but source {source} has no package for it. Set nvidia_driver_source to "
-            "nvidia."
+            f"nvidia_driver_imex is true, but source {source} has no package for it. "
+            f"{capitalized(source_change.advice(case.result, 'nvidia'))}."
         )
     if "fabric" in needs and "fabric" in available:
         case.result.reasons.append(f"fabric manager: {why}")
     elif "fabric" in needs and case.request.fabric_manager == "enabled":
         raise Refused(
-            f"nvidia_driver_fabric_manager is enabled, but source {source} has no fabric manager. Set "
-            "nvidia_driver_source to nvidia."
+            f"nvidia_driver_fabric_manager is enabled, but source {source} has no fabric manager. "
+            f"{capitalized(source_change.advice(case.result, 'nvidia'))}."
         )
     elif "fabric" in needs:
         case.result.reasons.append(

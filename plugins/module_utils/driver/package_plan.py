@@ -10,10 +10,11 @@ import re
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_packages as driver_kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice, runfile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice, runfile, source_change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
@@ -85,7 +86,7 @@ def _plan_stream(host: Host, result: Resolution, todo: Todo, streams: dict | Non
     if host["module_streams"].get(module) != stream:
         todo.transaction.module_streams = [result.stream]
         if streams is not None and result.repository:
-            driver_version.check_stream(result.stream, streams, result.repository["url"])
+            driver_version.check_stream(result.stream, streams, result.repository["url"], source_change.advice(result))
     # Alternative branches are in other streams of the module.
     if todo.transaction.module_streams or result.alternative_branches:
         todo.query_streams = [module]
@@ -253,7 +254,7 @@ def _search(host: Host, request: Request, result: Resolution, offers: Offers) ->
         remedy,
         result.name_patterns,
         result.common_packages,
-        result.other_sources,
+        result,
         first_version=result.first_version,
         module_versions=driver_kernel_packages.driver_versions(host, result, offers),
         kernel=host["kernel"]["next_boot"],
@@ -271,7 +272,8 @@ def _check_build(request: Request, result: Resolution, todo: Todo, version: str)
     other = "set nvidia_driver_flavor to auto, " if request.flavor == limit["flavor"] else ""
     raise NoVersion(
         f"The {limit['flavor']} kernel modules of driver {version} do not build: {limit['reason']}, and this host "
-        f"has {', '.join(limit['kernels'])}. Set nvidia_driver_source to nvidia, {other}or boot an older kernel."
+        f"has {', '.join(limit['kernels'])}. {capitalized(source_change.advice(result, 'nvidia'))}, {other}or boot an "
+        "older kernel."
     )
 
 

@@ -74,7 +74,7 @@ def plan(
     if offers is not None and not result.errors:
         result = _first_available_branch(host, request, platform, result, offers)
         enables = bool(package_plan.enabling_driver(host, result, offers))
-        may_reject = request.source == "auto" and bool(result.other_sources) and not enables
+        may_reject = request.source == "auto" and bool(result.other_sources) and not result.removal and not enables
         if may_reject and _lacks_version(host, request, result, offers):
             other = plan(host, values, platform, rejected_sources=_rejected(host, request, result, offers))
             # The refusal for the next source says how to get signed modules, too.

@@ -13,7 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, module_choice, package_choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
+    adoption,
+    module_choice,
+    package_choice,
+    source_change,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
@@ -194,9 +199,10 @@ def _resolve(case: Case) -> None:
     data = driver_source.runfile_data(case) if source == "runfile" else driver_source.data_of(case, source)
     case.result.flavor = module_choice.flavor(case, data, installed == source)
     case.result.build_limit = module_choice.build_limit(case.host, data, case.result.flavor)
+    case.result.other_sources = driver_source.others(case, source)
+    case.result.removal = source_change.removal(case.host, installed)
     case.result.branch = driver_branch.choose_branch(case, data, installed == source)
     case.result.branches = data["branches"]
-    case.result.other_sources = driver_source.others(case, source) if installed is None else []
     case.result.action = "install"
     if source == "runfile":
         case.result.module_build = "dkms"

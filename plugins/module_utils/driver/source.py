@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_choice, package_choice, runfile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
+    module_choice,
+    package_choice,
+    runfile,
+    source_change,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, origin
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -62,12 +68,6 @@ def is_only_loaded(host: Host) -> bool:
     return bool(driver["loaded"]) and not (driver["library_path"] or driver["library"] or driver["on_disk"] or on_disk)
 
 
-_REMOVE_PACKAGES = (
-    "Remove the installed packages first (nvidia_driver_state absent removes those that this role installed, the "
-    "package manager removes the others)"
-)
-
-
 def choose(case: Case, installed: str | None) -> str:
     """Return the source of the driver. Refuse to mix the installed driver with another source."""
     requested = case.request.source
@@ -101,13 +101,12 @@ def choose(case: Case, installed: str | None) -> str:
     if requested == "runfile" and installed not in (None, "runfile") and not (begun and installed == "preinstalled"):
         raise Refused(
             f"nvidia_driver_source is runfile, but driver packages are installed (source: {installed}). NVIDIA's "
-            f"installer and packages overwrite each other's files. {_REMOVE_PACKAGES}, or use source {installed}."
+            f"installer and packages overwrite each other's files. {_change(case, installed, requested)}"
         )
     if requested in ("distribution", "nvidia") and installed == "runfile":
         raise Refused(
             f"nvidia_driver_source is {requested}, but NVIDIA's installer installed the driver on this host "
-            "(nvidia-uninstall exists). Run 'nvidia-uninstall' first, or set nvidia_driver_source to preinstalled to "
-            "adopt the driver."
+            f"(nvidia-uninstall exists). {_change(case, installed, requested)}"
         )
     if requested != "auto":
         if (
@@ -117,8 +116,7 @@ def choose(case: Case, installed: str | None) -> str:
         ):
             raise Refused(
                 f"nvidia_driver_source is {requested}, but driver packages from source {installed} are installed. The "
-                f"packages of the two sources overwrite each other's files. {_REMOVE_PACKAGES}, or use source "
-                f"{installed}."
+                f"packages of the two sources overwrite each other's files. {_change(case, installed, requested)}"
             )
         return requested
     if installed in ("distribution", "nvidia"):
@@ -155,6 +153,19 @@ def choose(case: Case, installed: str | None) -> str:
     # The refusal for the preferred source is the most useful one.
     del case.result.reasons[:]
     return order[0]
+
+
+def _change(case: Case, installed: str, requested: str) -> str:
+    """Return how to change from the installed source to the requested one, and how to keep the installed driver."""
+    removal = capitalized(source_change.removal(case.host, installed))
+    again = "set nvidia_driver_state to present" if removal.endswith("absent") else "run this role again"
+    way = f"{removal}, then {again} with nvidia_driver_source {requested}"
+    if installed == "runfile":
+        return f"{way}. To adopt the driver instead, set nvidia_driver_source to preinstalled."
+    data = ((case.platform or {}).get("sources") or {}).get(installed)
+    # The installed source may not satisfy the rest of the request, such as the branch.
+    can_stay = data is not None and _obstacle(case, data) is None
+    return f"{way}. To keep the driver instead, set nvidia_driver_source to {installed}." if can_stay else f"{way}."
 
 
 def _how_known(case: Case, installed: str) -> str:

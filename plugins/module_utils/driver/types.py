@@ -74,8 +74,9 @@ class Resolution:
     version: str | None = None
     # The first version that lists the GPUs as supported. Empty if there is no limit, or if the installed driver stays.
     first_version: str = ""
-    # Other sources from which a host without a driver can install one.
+    # Other sources that have a suitable driver, and how to remove an installed driver, which prevents a change to them.
     other_sources: list[str] = dataclasses.field(default_factory=list)
+    removal: str = ""
 
     # Required packages, and packages to install if the repositories have them.
     packages: list[str] = dataclasses.field(default_factory=list)

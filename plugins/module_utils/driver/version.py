@@ -6,12 +6,19 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source_change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import UPGRADE_KERNEL, NoModule, NoVersion
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+    UPGRADE_KERNEL,
+    NoModule,
+    NoVersion,
+    Resolution,
+)
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -71,8 +78,8 @@ class Search(NamedTuple):
     name_patterns: list[str]
     # Packages that have the same name in all branches.
     common_packages: list[str]
-    # Other sources from which a host without a driver can install one.
-    other_sources: Sequence[str] = ()
+    # For advice on other sources.
+    result: Resolution
     # The first version that lists the GPUs as supported.
     first_version: str = ""
     # The driver versions of the prebuilt modules for the next kernel, or None without such modules; and that kernel.
@@ -91,9 +98,9 @@ def choose_version(available: dict, lockstep: list[str], search: Search, install
     if absent:
         remedy = _alternatives(_other_drivers(available, search), search)
         if not search.has_dkms:
+            nvidia = source_change.advice(search.result, "nvidia")
             remedy = (
-                "Enable a repository that has them, or set nvidia_driver_source to nvidia, whose modules need an "
-                "enrolled key with Secure Boot."
+                f"Enable a repository that has them, or {nvidia}, whose modules need an enrolled key with Secure Boot."
             )
         raise NoVersion(f"{_requested(search)}, but {search.place} has no package {', '.join(absent)}. {remedy}")
     common = set.intersection(*offered.values()) if offered else set()
@@ -177,14 +184,17 @@ def _other_drivers(available: dict, search: Search) -> set[str]:
 
 def _alternatives(versions: set[str], search: Search) -> str:
     if not versions:
-        return f"Set another nvidia_driver_source, or check that {search.remedy}."
-    others = " or ".join(search.other_sources)
-    instead = f"set nvidia_driver_source to {others}" if others else "set another nvidia_driver_source"
-    return f"Available drivers: {', '.join(sorted(versions, key=natural_key))}. Request one of them or {instead}."
+        return f"{capitalized(source_change.advice(search.result))}, or check that {search.remedy}."
+    available = ", ".join(sorted(versions, key=natural_key))
+    other = source_change.advice(search.result, *search.result.other_sources)
+    return f"Available drivers: {available}. Request one of them or {other}."
 
 
-def check_stream(wanted: str, streams: dict, place: str) -> None:
-    """Refuse a module stream that the repository lacks, for example because a mirror has no module metadata."""
+def check_stream(wanted: str, streams: dict, place: str, other_source: str) -> None:
+    """Refuse a module stream that the repository lacks, for example because a mirror has no module metadata.
+
+    `other_source` says how to use another source.
+    """
     module, _colon, stream = wanted.partition(":")
     available = streams.get(module, [])
     if stream not in available:
@@ -195,7 +205,7 @@ def check_stream(wanted: str, streams: dict, place: str) -> None:
         )
         raise NoVersion(
             f"The driver's packages are in the module stream {wanted}, but the repository {place} has no such stream. "
-            f"{hint}, or set another nvidia_driver_source."
+            f"{hint}, or {other_source}."
         )
 
 

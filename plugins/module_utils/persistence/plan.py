@@ -129,7 +129,7 @@ def plan(
     result.acts = bool(result.changes)
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
-    result.reason = _reason(result, host, service)
+    result.reason = _reason(result, host, service, brought=[name for name in missing if name in driver_brings])
     return result
 
 
@@ -288,7 +288,9 @@ def drop_in(unit: str, user: str | None = None) -> str | None:
     return _HEADER + "\n".join(lines) if lines else None
 
 
-def _reason(result: Plan, host: Host, service: dict[str, t.Any]) -> str:
+def _reason(result: Plan, host: Host, service: dict[str, t.Any], brought: list[str]) -> str:
+    if brought:
+        return f"role nvidia_driver installs the daemon with the driver ({', '.join(brought)})"
     if not host["driver"]["loaded"]:
         return "no NVIDIA driver is loaded, so the daemon is not started"
     if result.unmask:

@@ -239,6 +239,7 @@ def _persistenced(context: Context, parts: Mapping[str, Part]) -> Part:
     if installs and not changes and not context.host["driver"]["loaded"]:
         # On some platforms, the driver's packages bring the daemon, whose unit is known only afterwards.
         changes = ["configure nvidia-persistenced.service after the driver is installed"]
+        result.reason = "the packages of the driver can contain the daemon"
     report = {"state": None, "gpus_off": result.turn_on, "reason": result.reason}
     if context.facts:
         report["state"] = context.facts["nvidia_gpu_state"]

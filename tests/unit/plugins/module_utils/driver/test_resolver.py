@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import pytest
 
@@ -21,6 +22,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
     T4,
     V100,
     host,
+    offer,
     platform,
     resolve,
 )
@@ -319,6 +321,47 @@ def test_sources_are_not_mixed(source, words):
     for word in words:
         assert word in error
     assert "nvidia_driver_state absent" in error
+
+
+OF_DEBIAN = {"debian-12": "535.309.01", "debian-13": "550.163.01"}
+OTHER_BRANCHES = [{"branch": "580"}, {"version": "580.95.05"}, {"minimum_version": "570"}, {"branch": "595"}]
+
+
+def debian_driver(key: str, record: dict | None) -> dict:
+    """Describe a host with the distribution's driver, which the role installed unless `record` is None."""
+    version = OF_DEBIAN[key]
+    packages = dict.fromkeys(("nvidia-driver-libs", "nvidia-smi", "libnvidia-ml1"), f"{version}-1~deb12u1")
+    files = {packages_record.DRIVER: {"exists": record is not None, "content": json.dumps(record)}}
+    return host(key, packages=packages, driver={"library": version}, files=files, headers=(KERNELS[key],))
+
+
+@pytest.mark.parametrize("key", OF_DEBIAN)
+@pytest.mark.parametrize("request_", OTHER_BRANCHES, ids=str)
+@pytest.mark.parametrize("recorded", [True, False])
+def test_branch_of_another_source_is_refused_once_with_the_whole_way(key, request_, recorded):
+    data, record = platform(key), {"packages": ["nvidia-smi", "libnvidia-ml1"]} if recorded else None
+    there = debian_driver(key, record)
+    removal = "remove the installed driver with " + ("nvidia_driver_state absent" if recorded else "apt")
+    for source in ("auto", "distribution"):
+        resolved = resolve(there, {**request_, "source": source}, data)
+        available = offer(there, [*resolved.packages, *resolved.lockstep], f"{OF_DEBIAN[key]}-1")
+        (error,) = driver_plan.plan(there, {**request_, "source": source}, data, available).errors
+        assert error.lower().index(removal) < error.index("set nvidia_driver_source to nvidia")
+        assert "set another nvidia_driver_source" not in error
+    (second,) = resolve(there, {**request_, "source": "nvidia"}, data).errors
+    assert second.lower().index(removal) < second.index("with nvidia_driver_source nvidia")
+    # The distribution does not have this branch.
+    assert "to distribution" not in second
+    assert "use source" not in second
+    # The way ends with a driver.
+    assert resolve(host(key), {**request_, "source": "nvidia"}, data).errors == []
+
+
+def test_other_source_without_reason_names_both_ways():
+    there = debian_driver("debian-12", {"packages": ["nvidia-smi"]})
+    (error,) = resolve(there, {"source": "nvidia"}, platform("debian-12")).errors
+    assert "set nvidia_driver_state to present with nvidia_driver_source nvidia" in error
+    assert "To keep the driver instead, set nvidia_driver_source to distribution" in error
 
 
 # --- Secure Boot, headers, fabric ---

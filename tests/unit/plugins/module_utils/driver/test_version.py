@@ -207,7 +207,13 @@ ELSEWHERE = [
     ("debian-13", {"source": "distribution"}, {}, "or set nvidia_driver_source to nvidia."),
     # No other source, or the role refuses to mix sources.
     ("el-9", {}, {}, "or set another nvidia_driver_source."),
-    ("debian-13", {}, {"packages": {"nvidia-smi": "550.163.01-2"}}, "or set another nvidia_driver_source."),
+    (
+        "debian-13",
+        {},
+        {"packages": {"nvidia-smi": "550.163.01-2"}},
+        "or remove the installed driver with apt (nvidia_driver_state absent removes only packages that this role "
+        "installed), then set nvidia_driver_source to nvidia.",
+    ),
 ]
 
 

@@ -355,6 +355,19 @@ def test_packages_of_the_planned_driver_are_not_missing(
     assert done.changes == expected
 
 
+@pytest.mark.parametrize("loaded", [None, "535.1"])
+@pytest.mark.parametrize("brought", [["nvidia-utils-580-server", "nvidia-compute-utils-580-server"],
+                                     ["nvidia-utils-580-server"]])  # fmt: skip
+def test_the_reason_agrees_with_the_changes_while_the_driver_brings_the_daemon(
+    loaded: str | None, brought: list[str]
+) -> None:
+    done = plan(host(NO_UNIT, loaded=loaded, os=UBUNTU_24), PACKAGES, driver_brings=brought)
+    assert any(UNIT in change for change in done.changes)
+    assert "no known package" not in done.reason
+    if "nvidia-compute-utils-580-server" in brought:
+        assert done.reason == "role nvidia_driver installs the daemon with the driver (nvidia-compute-utils-580-server)"
+
+
 OWN = "[Install]\nWantedBy=multi-user.target\n"
 COMMANDS = [
     ("ExecStart=/usr/bin/d --no-persistence-mode --verbose\n", "/usr/bin/d --verbose --persistence-mode"),

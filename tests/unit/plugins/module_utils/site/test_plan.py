@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record as proof_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_packages
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     KERNELS,
@@ -815,3 +815,26 @@ def test_removal_of_the_toolkit_does_not_depend_on_the_source(source):
 def test_image_that_is_no_name_is_refused():
     with pytest.raises(VariableError, match="nvidia_container_toolkit_proof_image"):
         with_toolkit(converged(), {TOOLKIT: {"proof_image": "two words"}}, (PROOF,))
+
+
+UBUNTU = ("ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04")
+
+
+@pytest.mark.parametrize(
+    ("key", "source"),
+    [
+        *((key, source) for key in UBUNTU for source in ("distribution", "nvidia")),
+        *(("debian-12", source) for source in ("distribution", "nvidia")),
+        *((key, "nvidia") for key in ("el-9", "sles-15", "amazon-2023")),
+    ],
+)
+def test_the_reason_for_the_daemon_does_not_contradict_its_changes_on_a_bare_host(key: str, source: str) -> None:
+    given = Context(
+        host=host(key, headers=(KERNELS[key],)),
+        values={"nvidia_driver": {"source": source}, "nvidia_persistenced": {}},
+        platforms={**PLATFORMS, "nvidia_driver": platform(key)},
+    )
+    parts = site_plan.plan(given, [DRIVER, PERSISTENCE])
+    assert parts[DRIVER].errors == []
+    assert parts[PERSISTENCE].changes
+    assert "no known package" not in " ".join(parts[PERSISTENCE].reasons)
