@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 SCENARIO ?= default
+ALL ?=
 INVENTORY ?= tests/sandbox/inventory.yml
 VENV := $(CURDIR)/.venv
 BIN := $(VENV)/bin
@@ -59,7 +60,7 @@ lint: setup ## Run ansible-lint, ruff and yamllint; check the changelog, the doc
 
 .PHONY: unit
 unit: setup ## Run the unit tests
-	@cd $(COLLECTION) && python -m pytest tests/unit
+	@tools/unit.sh tests/unit
 
 .PHONY: aws
 aws: setup ## Test the inventory and the playbooks for AWS against a local API of EC2
@@ -75,8 +76,8 @@ sanity: setup ## Run ansible-test sanity on a copy of the tracked files
 	@tools/ansible_test.sh
 
 .PHONY: cores
-cores: setup ## Run the tests that need Ansible with every supported ansible-core
-	@tools/cores.sh
+cores: setup ## Run the tests that need Ansible with every supported ansible-core (with ALL=1 also what unit tests)
+	@ALL=$(ALL) tools/cores.sh
 
 .PHONY: molecule
 molecule: sandbox ## Run one Molecule scenario: make molecule SCENARIO=default

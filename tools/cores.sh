@@ -2,6 +2,8 @@
 # Test the collection with every supported ansible-core: the unit tests that run or import Ansible, the module
 # nvidia_gpu_facts on this machine, and the syntax of verify.yml. Each version has its own environment in .cache/cores.
 #   cores.sh [VERSION...]      for example: cores.sh 2.21.5
+# Without arguments, it leaves out what `make unit` tests: the ansible-core and the Python of the project's environment. With
+# ALL=1 in the environment, it tests every version.
 # If no Python of this machine supports a version, a container with Debian 13 tests it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -106,11 +108,20 @@ PATH=$(printf %s "$PATH" | tr : '\n' | grep -vxF "$PWD/.venv/bin" | paste -sd :)
 mkdir -p "$cache"
 failed=()
 chosen=${*:-$(awk 'NF {print $1}' <<<"$table")}
+tested_by_unit=none
+[ $# -gt 0 ] || [ -n "${ALL:-}" ] ||
+    tested_by_unit=$(.venv/bin/python -c 'import sys, ansible.release; print(ansible.release.__version__, sys.version.split()[0])')
 for core in $chosen; do
     read -r _ oldest newest ansible < <(grep "^$core " <<<"$table") || fail "Unknown version $core. Known versions: $(awk 'NF {print $1}' <<<"$table" | xargs)"
     environment=$cache/$core
     rm -f "$environment.summary"
-    if ! python=$(find_python "$oldest" "$newest"); then
+    python=$(find_python "$oldest" "$newest") || python=
+    if [ -n "$python" ] && [ "$core $("$python" -c 'import sys; print(sys.version.split()[0])')" = "$tested_by_unit" ]; then
+        echo "ansible-core $core: left out, because \`make unit\` tests it with the same Python. ALL=1 tests it here, too." |
+            tee "$environment.summary"
+        continue
+    fi
+    if [ -z "$python" ]; then
         if [ -n "${CORES_WHEELS:-}" ]; then
             python=$(command -v python3)
         else

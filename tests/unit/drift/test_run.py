@@ -27,7 +27,7 @@ from ansible_collections.gpufleet.hosts.tests.drift.run import CannotTest, Repor
 from ansible_collections.gpufleet.hosts.tests.drift.verdict import Run
 from ansible_collections.gpufleet.hosts.tests.unit.drift import converged_host as sample
 from ansible_collections.gpufleet.hosts.tests.unit.drift import drifting
-from ansible_collections.gpufleet.hosts.tests.unit.plugins import planned_roles
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run, planned_roles
 
 PLATFORMS = drift_run.platforms(sample.KEY)
 ITEMS = drift_items.items(sample.converged_host(), sample.values(), PLATFORMS)
@@ -261,8 +261,8 @@ def test_the_callback_records_plans_and_changed_tasks(tmp_path: Path) -> None:
         "AnsibleModule({}).exit_json(host={'uid': 0}, changes=[], acting=['verify'], reports={})\n"
     )
     callback = drift_run.HERE / "callback/drift_record.py"
-    (tmp_path / "callback").mkdir()
-    (tmp_path / "callback/drift_record.py").write_text(planned_roles.with_fakes(callback.read_text()))
+    (tmp_path / "callback_plugins").mkdir()
+    (tmp_path / "callback_plugins/drift_record.py").write_text(planned_roles.with_fakes(callback.read_text()))
     tasks = [
         {"name": "Plan", "gpu_host_plan": {}},
         {"name": "Changed", "ansible.builtin.command": "true"},
@@ -273,20 +273,10 @@ def test_the_callback_records_plans_and_changed_tasks(tmp_path: Path) -> None:
     play = [{"name": "Play", "hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}]
     (tmp_path / "play.yml").write_text(json.dumps(play))
     record = tmp_path / "record.jsonl"
-    done = subprocess.run(
+    done = ansible_run.run(
         ["ansible-playbook", "-i", "localhost,", "-e", f"ansible_python_interpreter={sys.executable}", "play.yml"],
+        env={**os.environ, "DRIFT_RECORD": str(record)},
         cwd=tmp_path,
-        env={
-            **os.environ,
-            "ANSIBLE_CALLBACK_PLUGINS": str(tmp_path / "callback"),
-            "ANSIBLE_LIBRARY": str(tmp_path / "library"),
-            "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local"),
-            "ANSIBLE_REMOTE_TEMP": str(tmp_path / "remote"),
-            "DRIFT_RECORD": str(record),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     entries = [json.loads(line) for line in record.read_text().splitlines()]

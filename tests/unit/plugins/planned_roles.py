@@ -53,32 +53,30 @@ def with_fakes(text: str) -> str:
 
 
 def install(folder: Path) -> dict[str, str]:
-    """Copy the roles and the action plugin into a directory. Return the environment for ansible-playbook."""
+    """Copy the roles and the action plugin beside the playbook. Return the environment for ansible-playbook."""
     for name in ROLES:
         shutil.copytree(ROOT / "roles" / name, folder / "roles" / name)
         for path in (folder / "roles" / name / "tasks").iterdir():
             path.write_text(with_fakes(path.read_text(encoding="utf-8")), encoding="utf-8")
     plugin = (ROOT / "plugins/action/gpu_host_plan.py").read_text(encoding="utf-8")
-    # The fake of the observation is a module, so the plugin must not run the program that replaces the module.
-    shortcut = "host_python.command_for_input(self, self._task_vars)"
-    assert shortcut in plugin
-    plugin = plugin.replace(shortcut, "None")
+    changes = {
+        # The fake of the observation is a module, so the plugin must not run the program that replaces the module.
+        "host_python.command_for_input(self, self._task_vars)": "None",
+        # The roles lie beside the folder of the plugin.
+        "os.path.dirname(os.path.dirname(os.path.dirname(__file__)))": "os.path.dirname(os.path.dirname(__file__))",
+    }
+    for text, other in changes.items():
+        assert text in plugin
+        plugin = plugin.replace(text, other)
     sources = {
-        "plugins/action/gpu_host_plan.py": with_fakes(plugin),
+        "action_plugins/gpu_host_plan.py": with_fakes(plugin),
         "library/next_observation.py": OBSERVATION,
         "library/any_version.py": QUERY,
     }
     for name, source in sources.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(source, encoding="utf-8")
-    return {
-        **os.environ,
-        "ANSIBLE_ACTION_PLUGINS": str(folder / "plugins/action"),
-        "ANSIBLE_LIBRARY": str(folder / "library"),
-        "ANSIBLE_ROLES_PATH": str(folder / "roles"),
-        "ANSIBLE_LOCAL_TEMP": str(folder / "local"),
-        "ANSIBLE_REMOTE_TEMP": str(folder / "remote"),
-    }
+    return dict(os.environ)
 
 
 def observations(path: Path, *hosts: dict[str, Any]) -> dict[str, str]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import yaml
+
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 
 TREE = Path(__file__).resolve().parents[3]
 
@@ -33,9 +34,8 @@ def test_the_driver_is_verified_without_injected_facts(tmp_path: Path) -> None:
         "gpufleet_host": {"reboot_reasons": []},
     }
     argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", json.dumps(values), str(tmp_path / "play.yml")]
-    environment = {**os.environ, "ANSIBLE_INJECT_FACT_VARS": "false", "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local")}
-    environment["ANSIBLE_REMOTE_TEMP"] = str(tmp_path / "remote")
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+    environment = {**os.environ, "ANSIBLE_INJECT_FACT_VARS": "false"}
+    done = ansible_run.run(argv, env=environment)
     output = done.stdout + done.stderr
     assert len(play["tasks"]) == 2
     assert done.returncode == 2, output

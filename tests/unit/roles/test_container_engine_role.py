@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.tests.unit.plugins import planned_roles
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run, planned_roles
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
 from ansible_collections.gpufleet.hosts.tests.unit.roles.test_package_lock import Roles, engine_host
 
@@ -45,9 +44,7 @@ def test_nested_options_with_templates_are_planned_and_not_shown(tmp_path: Path)
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     (tmp_path / "vars.yml").write_text(yaml.safe_dump({**values, "expected": expected}))
     argv = ["ansible-playbook", "-v", "-i", "localhost,", "-c", "local", "-e", f"@{tmp_path}/vars.yml"]
-    done = subprocess.run(
-        [*argv, str(tmp_path / "play.yml")], capture_output=True, text=True, check=False, env=environment
-    )
+    done = ansible_run.run([*argv, str(tmp_path / "play.yml")], env=environment)
     assert "failed=0" in done.stdout, done.stdout + done.stderr
     assert "docker.io" in done.stdout
     assert "s3cret" not in done.stdout + done.stderr

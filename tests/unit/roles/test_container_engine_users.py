@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import typing as t
 from pathlib import Path
@@ -19,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import docker_group, removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import read
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.engine_samples import PLATFORMS, host, plan
 
 TASKS = Path(__file__).resolve().parents[3] / "roles/container_engine/tasks"
@@ -90,14 +90,7 @@ class Machine:
         values = {"__container_engine_plan": planned, "ansible_python_interpreter": sys.executable}
         argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", json.dumps(values)]
         environment = {**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"}
-        environment |= {"ANSIBLE_LOCAL_TEMP": str(self.folder / "l"), "ANSIBLE_REMOTE_TEMP": str(self.folder / "r")}
-        done = subprocess.run(
-            [*argv, str(self.folder / "play.yml"), *(["--check"] if dry else [])],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment,
-        )
+        done = ansible_run.run([*argv, str(self.folder / "play.yml"), *(["--check"] if dry else [])], env=environment)
         assert (done.returncode != 0) == fails, done.stdout + done.stderr
         return done.stdout
 

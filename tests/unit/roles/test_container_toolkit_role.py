@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program
-from ansible_collections.gpufleet.hosts.tests.unit.plugins import site_samples
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run, site_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_toolkit_samples import recorded, registered, unit
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT, add_package
 from ansible_collections.gpufleet.hosts.tests.unit.roles.test_package_lock import Roles
@@ -89,9 +88,9 @@ def test_directory_is_removed_and_reported_only_if_it_is_empty(tmp_path: Path) -
     (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
     argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", str(tmp_path / "play.yml")]
     argv += ["-e", f"ansible_python_interpreter={sys.executable}", "-e", f"ansible_remote_tmp={tmp_path / 'remote'}"]
-    environment = {**os.environ, "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local"), "ANSIBLE_NOCOLOR": "1"}
+    environment = {**os.environ, "ANSIBLE_NOCOLOR": "1"}
     for options, changed, remains in ((["--check"], 0, True), ([], 1, False), ([], 0, False)):
-        done = subprocess.run([*argv, *options], capture_output=True, text=True, check=False, env=environment)
+        done = ansible_run.run([*argv, *options], env=environment)
         assert f"changed={changed} " in done.stdout, done.stdout + done.stderr
         assert (done.returncode, empty.exists(), full.exists()) == (0, remains, True)
 

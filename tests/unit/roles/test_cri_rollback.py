@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
 
 TASKS = ROOT / "roles/nvidia_container_toolkit/tasks"
@@ -50,7 +50,8 @@ def apply(
         lines = (TASKS / name).read_text(encoding="utf-8").splitlines()
         text = "\n".join(line for line in lines if line.strip() not in ("owner: root", "group: root"))
         (folder / name).write_text(text.replace("ansible.builtin.systemd_service", "fake_unit"), encoding="utf-8")
-    (folder / "fake_unit.py").write_text(UNIT, encoding="utf-8")
+    (folder / "library").mkdir()
+    (folder / "library/fake_unit.py").write_text(UNIT, encoding="utf-8")
     for name, text in (("ctr", ctr), ("journalctl", "#!/bin/sh\necho last line of the journal\n")):
         (folder / name).write_text(text, encoding="utf-8")
         (folder / name).chmod(0o755)
@@ -63,13 +64,10 @@ def apply(
         "PATH": f"{folder}:{os.environ['PATH']}",
         "CALLS": str(folder / "calls"),
         "DROP_IN": str(drop_in),
-        "ANSIBLE_LIBRARY": str(folder),
-        "ANSIBLE_LOCAL_TEMP": str(folder / "local"),
-        "ANSIBLE_REMOTE_TEMP": str(folder / "remote"),
     }
     values = {"ansible_python_interpreter": sys.executable, "__nvidia_container_toolkit_engine": engine}
     argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", json.dumps(values), str(folder / "play.yml")]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+    done = ansible_run.run(argv, env=environment)
     calls = (folder / "calls").read_text(encoding="utf-8").split()
     after = drop_in.read_text(encoding="utf-8") if drop_in.exists() else None
     return done.returncode == 0, done.stdout, calls, after

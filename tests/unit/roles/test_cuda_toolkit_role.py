@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import add, bare, nvidia
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/cuda_toolkit"
@@ -60,11 +61,10 @@ def run(folder: Path, names: list[str], result: dict[str, Any], **values: Any) -
     (folder / "play.yml").write_text(yaml.safe_dump([play]))
     local = {"ansible_remote_tmp": str(folder / "remote"), "ansible_python_interpreter": sys.executable}
     argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", json.dumps({**values, **local})]
-    environment = {**os.environ, "ANSIBLE_LOCAL_TEMP": str(folder / "local"), "ANSIBLE_LIBRARY": f"{folder}/library",
-                   "FOLDER": str(folder), "RESULT": json.dumps(result), "HOME": str(folder),
+    environment = {**os.environ, "FOLDER": str(folder), "RESULT": json.dumps(result), "HOME": str(folder),
                    "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}  # fmt: skip
     argv.append(str(folder / "play.yml"))
-    return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+    return ansible_run.run(argv, env=environment)
 
 
 def files(folder: Path, *existing: str) -> dict[str, Any]:

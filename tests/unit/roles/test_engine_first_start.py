@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 
 TASKS = Path(__file__).resolve().parents[3] / "roles/container_engine/tasks"
 # Record each call, and fail a start.
@@ -51,9 +52,10 @@ def start(folder: Path, values: dict[str, Any], *options: str) -> tuple[str, lis
         for module, (kind, _names) in FAKES.items():
             text = text.replace(module, f"fake_{kind}")
         (folder / name).write_text(text, encoding="utf-8")
+    (folder / "library").mkdir()
     for kind, names in FAKES.values():
         source = MODULE.replace("KIND", kind).replace("NAMES", repr(names))
-        (folder / f"fake_{kind}.py").write_text(source, encoding="utf-8")
+        (folder / "library" / f"fake_{kind}.py").write_text(source, encoding="utf-8")
     for name, text in (("journalctl", JOURNALCTL), ("systemctl", "#!/bin/sh\n")):
         (folder / name).write_text(text, encoding="utf-8")
         (folder / name).chmod(0o755)
@@ -63,15 +65,10 @@ def start(folder: Path, values: dict[str, Any], *options: str) -> tuple[str, lis
         **os.environ,
         "PATH": f"{folder}:{os.environ['PATH']}",
         "CALLS": str(folder / "calls"),
-        "ANSIBLE_LIBRARY": str(folder),
-        "ANSIBLE_LOCAL_TEMP": str(folder / "local"),
-        "ANSIBLE_REMOTE_TEMP": str(folder / "remote"),
     }
     values = {"ansible_python_interpreter": sys.executable, "__container_engine_apply": {"action": "none"}, **values}
     argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", json.dumps(values), *options]
-    done = subprocess.run(
-        [*argv, str(folder / "play.yml")], capture_output=True, text=True, check=False, env=environment
-    )
+    done = ansible_run.run([*argv, str(folder / "play.yml")], env=environment)
     calls = (folder / "calls").read_text(encoding="utf-8") if (folder / "calls").exists() else ""
     assert done.returncode == 2, done.stdout + done.stderr
     return done.stdout, [json.loads(line) for line in calls.splitlines()]

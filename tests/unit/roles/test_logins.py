@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.tests.unit.plugins import planned_roles
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run, planned_roles
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import bare
 
 MIRROR, PROXY = "http://mirror.example/cuda", "http://proxy.example:3128"
@@ -33,7 +32,7 @@ def planned(root: Path, role: str, **values: Any) -> str:
     (root / "play.yml").write_text(yaml.safe_dump([play]))
     argv = ["ansible-playbook", "-v", "--diff", "-i", "localhost,", "-c", "local", "-e", f"@{root}/values.json"]
     argv.append(str(root / "play.yml"))
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+    done = ansible_run.run(argv, env=environment)
     return done.stdout + done.stderr
 
 

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 
 TASKS = Path(__file__).resolve().parents[3] / "roles/nvidia_driver/tasks"
 UNIT = "nvidia-fabricmanager.service"
@@ -57,14 +57,7 @@ def run(tmp_path: Path, states: list, services: list[str], first: str = "in_prog
         "tasks": [{"ansible.builtin.set_fact": {**facts(first), "cacheable": True}}, block],
     }
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    return subprocess.run(
-        [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", str(tmp_path / "play.yml")],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "ANSIBLE_LOCALHOST_WARNING": "false"},
-        cwd=tmp_path,
-    )
+    return ansible_run.run(["ansible-playbook", "-i", "localhost,", str(tmp_path / "play.yml")], cwd=tmp_path)
 
 
 def test_role_waits_until_all_gpus_have_joined_the_fabric(tmp_path):

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver as site_driver
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver"
@@ -68,8 +68,7 @@ class Role:
         argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e",
                 json.dumps(values).replace(STATE_DIRECTORY, str(self.state)), str(self.folder / "play.yml"),
                 *(["--check"] if dry else [])]  # fmt: skip
-        environment = {**os.environ, "ANSIBLE_LOCAL_TEMP": str(self.folder / "local")}
-        return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+        return ansible_run.run(argv)
 
     def state_files(self) -> list[str] | None:
         """Return the names of the state files; None if the state directory does not exist."""

@@ -9,7 +9,6 @@ import dataclasses
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan, Todo, Transaction
 from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver"
 # Stands for package_transaction and systemd_service: records the call, and returns the next result.
@@ -81,10 +81,8 @@ class Role:
                   "ansible_remote_tmp": str(self.folder / "remote"), **values}  # fmt: skip
         argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", json.dumps(values),
                 str(self.folder / "play.yml"), *(["--check"] if dry else [])]  # fmt: skip
-        environment = {**os.environ, "ANSIBLE_LOCAL_TEMP": str(self.folder / "local"),
-                       "ANSIBLE_CALLBACK_RESULT_FORMAT": "json", "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
-                       "ANSIBLE_ROLES_PATH": str(self.folder / "roles")}  # fmt: skip
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+        environment = {**os.environ, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
+        done = ansible_run.run(argv, env=environment)
         self.output = done.stdout + done.stderr
         return self.output.rpartition('"msg": ')[2] if done.returncode else ""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading, reboot
-from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run, driver_samples
 
 TASKS = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver" / "tasks"
 UNIT = "nvidia-persistenced.service"
@@ -77,10 +76,8 @@ class Host:
             **os.environ,
             "PATH": f"{self.root}/bin:{os.environ['PATH']}",
             "SYSTEMD_IGNORE_CHROOT": "1",
-            "ANSIBLE_LOCAL_TEMP": f"{self.root}/local",
-            "ANSIBLE_REMOTE_TEMP": f"{self.root}/remote",
         }
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+        done = ansible_run.run(argv, env=environment)
         return done.stdout + done.stderr
 
     def calls(self) -> list[str]:

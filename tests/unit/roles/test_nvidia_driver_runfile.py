@@ -9,7 +9,6 @@ import hashlib
 import http.server
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,6 +16,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 
 TASKS = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver" / "tasks"
 INSTALLER = b"#!/bin/sh\nexit 0\n"
@@ -64,9 +65,8 @@ def download(root: Path, url: str, checksum: str, *options: str, login: tuple[st
         "__nvidia_driver_plan": {"version": "580.95.05", "todo": {"runfile": runfile}},
     }
     argv = ["ansible-playbook", "-v", "-i", "localhost,", "-c", "local", *options, "-e", json.dumps(values)]
-    environment = {**os.environ, "ANSIBLE_LOCAL_TEMP": f"{root}/local", "ANSIBLE_REMOTE_TEMP": f"{root}/remote"}
     argv.append(f"{root}/play.yml")
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+    done = ansible_run.run(argv)
     return done.stdout + done.stderr
 
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.tests.unit.plugins import planned_roles
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run, planned_roles
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
 
 PARTS = ["nvidia_driver", "container_engine", "driver_volume"]
@@ -61,8 +60,8 @@ class Roles:
                     shows["register"] = "__container_engine_config"
                 tasks = [shows, *kept]
                 path.write_text(yaml.safe_dump(tasks), encoding="utf-8")
-        (folder / "callback").mkdir()
-        (folder / "callback/by_host.py").write_text(CALLBACK.replace("FOLDER", str(folder)))
+        (folder / "callback_plugins").mkdir()
+        (folder / "callback_plugins/by_host.py").write_text(CALLBACK.replace("FOLDER", str(folder)))
 
     def run(
         self, role: str, *cases: list[dict[str, Any]], tasks: str = "main.yml", dry: bool = False, **values: Any
@@ -89,8 +88,8 @@ class Roles:
                   "ansible_remote_tmp": str(self.folder / "remote")}  # fmt: skip
         argv = ["ansible-playbook", "-i", str(self.folder / "hosts.yml"), "-c", "local", "-e", json.dumps(values),
                 str(self.folder / "play.yml"), *(["--check"] if dry else [])]  # fmt: skip
-        environment = {**self.environment, "ANSIBLE_CALLBACK_PLUGINS": str(self.folder / "callback")}
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+        environment = self.environment
+        done = ansible_run.run(argv, env=environment)
         found = []
         for name in inventory:
             assert (self.folder / f"{name}.out").exists(), done.stdout + done.stderr
