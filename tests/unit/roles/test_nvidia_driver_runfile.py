@@ -171,14 +171,9 @@ def test_the_installer_does_not_need_the_temporary_directory_of_the_host(
     text = yaml.safe_dump(play).replace("/var/cache/gpufleet", f"{tmp_path}/cache")
     (tmp_path / "play.yml").write_text(text, encoding="utf-8")
     # No program can create a file in /proc, as none can run one in a /tmp with noexec.
-    environment = {
-        **os.environ,
-        "ANSIBLE_LOCAL_TEMP": f"{tmp_path}/local",
-        "ANSIBLE_REMOTE_TEMP": f"{tmp_path}/remote",
-        "TMPDIR": "/proc",
-    }
+    environment = {**os.environ, "TMPDIR": "/proc"}
     argv = ["ansible-playbook", "-v", "-i", "localhost,", "-c", "local", "-e"]
     argv += [f"ansible_python_interpreter={sys.executable}", f"{tmp_path}/play.yml"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+    done = ansible_run.run(argv, env=environment)
     assert "installed --silent" in done.stdout, done.stdout + done.stderr
     assert list(installer.parent.iterdir()) == [installer]
