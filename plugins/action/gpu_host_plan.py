@@ -119,6 +119,7 @@ class ActionModule(ActionBase):
         names = site_variables.unknown_names(self._task_vars)
         values = self._variables(selected, names.errors)
         host = self._observe(values, selected)
+        notes = self._check_boot(host, options)
         adopted = None
         if options["adopt"]:
             adopted = self._adopt(host, values, options)
@@ -153,7 +154,7 @@ class ActionModule(ActionBase):
             parts = self._parts(host, values, selected, answer, facts)
             errors = site_plan.errors(host, parts, options["requires_root"])
         if errors:
-            raise Failure(" ".join(errors), errors=errors)
+            raise Failure(" ".join(errors), errors=errors, notes=notes)
         result = {
             "changed": False,
             "host": host,
@@ -162,6 +163,7 @@ class ActionModule(ActionBase):
             "changes": [
                 {"part": name, "changes": part.changes, "reasons": part.reasons} for name, part in parts.items()
             ],
+            "notes": notes,
             "reports": {f"{name}_report": part.report for name, part in parts.items() if part.report},
             "has_secrets": any(part.has_secrets for part in parts.values()),
             "warnings": [*names.warnings, *self._notices["warnings"]],
@@ -192,14 +194,19 @@ class ActionModule(ActionBase):
             adopted = adoption_image.adopt(host, options["parts"], options["image"].strip())
         except adoption_image.NotAdoptable as error:
             raise Failure(str(error), errors=[str(error)]) from error
-        problems = [
-            adoption_image.boot_problem(host, options["cloud_init_timeout"]),
-            adoption_image.data_root_problem(host, engine, on_nvme=on_nvme) if adopted.parts else None,
-        ]
-        errors = [problem for problem in problems if problem]
-        if errors:
-            raise Failure(" ".join(errors), errors=errors)
+        error = adoption_image.data_root_problem(host, engine, on_nvme=on_nvme) if adopted.parts else None
+        if error:
+            raise Failure(error, errors=[error])
         return adopted
+
+    def _check_boot(self, host: dict[str, Any], options: dict[str, Any]) -> list[str]:
+        """Fail if cloud-init still runs after the time limit. Without a limit, return a note for the user."""
+        if "cloud_init_timeout" not in self._task.args:
+            return adoption_image.boot_notes(host)
+        error = adoption_image.boot_problem(host, options["cloud_init_timeout"], _timeout_variable(options))
+        if error:
+            raise Failure(error, errors=[error])
+        return []
 
     def _default_docker_options(self) -> dict[str, Any]:
         """Return the options of dockerd that playbook dlami adds to the user's, in all plans of its run."""
@@ -209,8 +216,8 @@ class ActionModule(ActionBase):
         timeout = self._task.args.get("cloud_init_timeout", 0)
         if not re.fullmatch(r"\d+", str(timeout).strip()):
             raise Failure(
-                f"dlami_cloud_init_timeout is {variables.shown(timeout)}, but must be a whole number of seconds, 0 or "
-                "more."
+                f"{_timeout_variable(self._task.args)} is {variables.shown(timeout)}, but must be a whole number of "
+                "seconds, 0 or more."
             )
         checked = ArgumentSpecValidator(_SPEC).validate(dict(self._task.args))
         if checked.error_messages:
@@ -373,6 +380,11 @@ class ActionModule(ActionBase):
         self._task_vars = {**self._task_vars, "ansible_facts": known}
         for kind, notices in self._notices.items():
             notices += [notice for notice in result.get(kind) or [] if notice not in notices]
+
+
+def _timeout_variable(options: Mapping[str, Any]) -> str:
+    """Name the variable of the playbook that limits how long it waits for cloud-init."""
+    return "dlami_cloud_init_timeout" if options.get("adopt") else "site_cloud_init_timeout"
 
 
 def _unset(role: str, values: Mapping[str, Any]) -> list[str]:

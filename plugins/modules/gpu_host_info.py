@@ -410,7 +410,8 @@ host:
           paths that are C(evidence) for it, and the C(cloud).
         - On EC2, C(instance_type) from the DMI table. The C(frameworks), C(cuda) toolkits and C(efa) installer of the
           image. C(nvme) is the directory of the local NVMe disks of a Deep Learning AMI, if they are mounted.
-        - C(cloud_init) has its C(state) in this boot (C(absent), C(running), C(done)) and its C(errors).
+        - C(cloud_init) has its C(state) in this boot (C(absent), C(running), C(parent), C(done)) and its C(errors).
+          In state C(parent), cloud-init itself runs this module.
       type: dict
       sample:
         kind: dlami

@@ -60,7 +60,10 @@ options:
     type: str
     default: ""
   cloud_init_timeout:
-    description: Maximum seconds to wait for cloud-init. With O(adopt=true), the task fails if it is still running then.
+    description:
+      - Maximum seconds to wait for cloud-init before the observation. Only hosts where cloud-init is running wait. The
+        task fails if it is still running after this time.
+      - Without this option, the task does not wait, and RV(notes) says that cloud-init is running.
     type: int
     default: 0
   changes_before:
@@ -133,6 +136,12 @@ changes:
       elements: str
       returned: always
       sample: ["docker is not installed; the role installs it from Debian GNU/Linux 12"]
+notes:
+  description: What the user has to know about this plan.
+  type: list
+  elements: str
+  returned: success, and failure of a plan
+  sample: []
 plan:
   description:
     - The plan of each part by its name, as the roles use it. Its keys may change in any release.

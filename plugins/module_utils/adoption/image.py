@@ -80,14 +80,24 @@ def adopt(host: Host, parts: t.Sequence[str], requested: str) -> Adoption:
     return Adoption(kind, list(parts), "")
 
 
-def boot_problem(host: Host, timeout: int) -> str | None:
-    """Return why the host cannot be adopted yet: cloud-init runs for longer than the time limit."""
+def boot_problem(host: Host, timeout: int, variable: str = "dlami_cloud_init_timeout") -> str | None:
+    """Return why the host cannot be changed yet: cloud-init runs for longer than the time limit in the variable."""
     if host["image"]["cloud_init"]["state"] != "running":
         return None
     return (
         f"cloud-init has not finished after {timeout} seconds. Nothing was changed. See what it waits for with "
-        "'cloud-init status --long' on the host. Then run the playbook again, or raise dlami_cloud_init_timeout."
+        f"'cloud-init status --long' on the host. Then run the playbook again, or raise {variable}."
     )
+
+
+def boot_notes(host: Host) -> list[str]:
+    """Say that cloud-init can still change the host, for a plan that does not wait."""
+    if host["image"]["cloud_init"]["state"] != "running":
+        return []
+    return [
+        "cloud-init has not finished and can still change this host. Before they plan, playbooks site and dlami wait "
+        "for it, for up to site_cloud_init_timeout or dlami_cloud_init_timeout seconds."
+    ]
 
 
 def data_root_problem(host: Host, engine: Request, *, on_nvme: bool) -> str | None:

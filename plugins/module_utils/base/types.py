@@ -392,7 +392,7 @@ class Keyring(TypedDict):
 
 
 class CloudInit(TypedDict):
-    """cloud-init in this boot. `state`: absent, running or done."""
+    """cloud-init in this boot. `state`: absent, running, parent (it runs this program) or done."""
 
     state: str
     errors: list[str]

@@ -43,6 +43,7 @@ NVME = "/opt/dlami/nvme"
 _INSTANCE_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
 _CLOUD_INIT = "/run/cloud-init"
 _CLOUD_INIT_RESULT = f"{_CLOUD_INIT}/result.json"
+_CLOUD_INIT_UNIT = re.compile(r"/cloud-(?:init(?:-local|-main|-network)?|config|final)\.service(?:/|$)", re.MULTILINE)
 
 
 def read(root: str) -> dict:
@@ -103,11 +104,16 @@ def _is_mounted(root: str, directory: str) -> bool:
 
 
 def cloud_init(root: str) -> dict:
-    """Return the `state` of cloud-init (`absent`, `running`, `done`) in this boot, and its `errors`."""
+    """Return the `state` of cloud-init (`absent`, `running`, `parent`, `done`) in this boot, and its `errors`.
+
+    `parent`: cloud-init runs this program, so it cannot finish before.
+    """
     text = read_text(root, _CLOUD_INIT_RESULT)
     if text is None:
-        is_running = exists(root, f"{_CLOUD_INIT}/status.json") and not exists(root, f"{_CLOUD_INIT}/disabled")
-        return {"state": "running" if is_running else "absent", "errors": []}
+        if not exists(root, f"{_CLOUD_INIT}/status.json") or exists(root, f"{_CLOUD_INIT}/disabled"):
+            return {"state": "absent", "errors": []}
+        is_parent = _CLOUD_INIT_UNIT.search(read_text(root, "/proc/self/cgroup") or "")
+        return {"state": "parent" if is_parent else "running", "errors": []}
     try:
         errors = json.loads(text)["v1"]["errors"]
     except (ValueError, KeyError, TypeError):

@@ -357,6 +357,11 @@ def _notes(host: Host, facts: dict[str, t.Any]) -> list[str]:
             f"Unit files have changed on disk: {', '.join(sorted(changed))}. Run systemctl daemon-reload when no "
             "container uses a GPU."
         )
+    if ((host.get("image") or {}).get("cloud_init") or {}).get("state") == "running":
+        found.append(
+            "This host still boots: cloud-init has not finished and can change it. Run playbook gpufleet.hosts.verify "
+            "again."
+        )
     if host["package_state"]["busy"]:
         found.append(
             "A package manager is running, so packages were not checked. Run playbook gpufleet.hosts.verify again."

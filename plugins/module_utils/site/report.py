@@ -18,7 +18,8 @@ _WIDTH = 100
 def report(results: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
     """Return an entry per host, from the results of module gpu_host_plan by host. None stands for an unreachable host.
 
-    Each entry has `host`, `state` (one of STATES), `errors`, and `changes`, a list of `part`, `changes`, `reasons`.
+    Each entry has `host`, `state` (one of STATES), `errors`, and `changes`, a list of `part`, `changes`, `reasons`. It
+    has `notes` if there are any.
     """
     return [_entry(host, result) for host, result in results.items()]
 
@@ -26,12 +27,13 @@ def report(results: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, An
 def _entry(host: str, result: Mapping[str, Any] | None) -> dict[str, Any]:
     if result is None or result.get("unreachable"):
         return {"host": host, "state": "unreachable", "errors": [], "changes": []}
+    notes = {"notes": list(result["notes"])} if result.get("notes") else {}
     if result.get("failed"):
         errors = list(result.get("errors") or [result.get("msg")])
-        return {"host": host, "state": "failed", "errors": errors, "changes": []}
+        return {"host": host, "state": "failed", "errors": errors, **notes, "changes": []}
     changes = [dict(part) for part in result["changes"]]
     state = "changes" if any(part["changes"] for part in changes) else "converged"
-    return {"host": host, "state": state, "errors": [], "changes": changes}
+    return {"host": host, "state": state, "errors": [], **notes, "changes": changes}
 
 
 def table(entries: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -50,7 +52,7 @@ def table(entries: Iterable[Mapping[str, Any]]) -> list[str]:
 def _rows(entry: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     """Return the rows of a host: its errors, or its changes and why they are made."""
     host, state = entry["host"], entry["state"]
-    found = [(host, state, "", error) for error in entry["errors"]]
+    found = [(host, state, "", text) for text in [*entry["errors"], *entry.get("notes", [])]]
     for part in entry["changes"]:
         reasons = [f"because: {'; '.join(part['reasons'])}"] if part["changes"] and part["reasons"] else []
         found += [(host, state, part["part"], text) for text in [*part["changes"], *reasons]]

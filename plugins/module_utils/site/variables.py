@@ -30,7 +30,7 @@ REQUESTS: dict[str, type] = {
 OUTPUTS = frozenset({"nvidia_driver_report", "nvidia_persistenced_report", "cuda_toolkit_report"})
 # The variables of playbooks, without the prefix. Playbooks dlami and plan also read those of playbook site.
 PLAYBOOKS: dict[str, list[str]] = {
-    "site": ["serial", "max_fail_percentage"],
+    "site": ["serial", "max_fail_percentage", "cloud_init_timeout"],
     "dlami": ["image", "cloud_init_timeout", "docker_on_nvme"],
     "verify": ["expected_gpus", "expected_pcie_width", "container"],
 }

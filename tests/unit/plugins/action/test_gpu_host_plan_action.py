@@ -347,6 +347,44 @@ def test_a_number_of_seconds_is_accepted(host, value):
     assert "failed" not in host.run(dlami(), parts=[ENGINE], adopt=True, cloud_init_timeout=value)
 
 
+def booting(there: dict, state: str = "running") -> dict:
+    """Describe the host while cloud-init runs."""
+    return {**there, "image": {**there["image"], "cloud_init": {"state": state, "errors": []}}}
+
+
+@pytest.mark.parametrize(
+    ("more", "variable"),
+    [({}, "site_cloud_init_timeout"), ({"adopt": True}, "dlami_cloud_init_timeout")],
+)
+def test_a_host_on_which_cloud_init_does_not_finish_fails_before_any_other_call(host, more, variable):
+    there = booting(dlami() if more else bare())
+    result = host.run(there, cloud_init_timeout=900, requires_root=True, **more)
+    assert (result["failed"], host.modules) == (True, [OBSERVE])
+    assert host.arguments(OBSERVE)[0]["cloud_init_timeout"] == 900
+    assert "900 seconds. Nothing was changed. See what it waits for with 'cloud-init status --long'" in result["msg"]
+    assert f"raise {variable}" in result["msg"]
+
+
+@pytest.mark.parametrize("state", ["absent", "done", "parent"])
+def test_other_hosts_get_no_further_call_because_of_cloud_init(host, state):
+    result = host.run(booting(converged(), state), cloud_init_timeout=900, requires_root=True)
+    assert host.modules == [OBSERVE, GPU_FACTS]
+    assert (result["acting"], result["notes"]) == ([], [])
+
+
+def test_a_plan_alone_does_not_wait_for_cloud_init_and_says_so(host):
+    result = host.run(booting(converged()), requires_root=True)
+    assert "cloud_init_timeout" not in host.arguments(OBSERVE)[0]
+    assert "failed" not in result
+    assert ["site_cloud_init_timeout" in note for note in result["notes"]] == [True]
+
+
+def test_a_limit_of_site_that_is_no_number_is_refused_before_any_module_call(host):
+    result = host.run(cloud_init_timeout="15m")
+    assert (result["failed"], host.calls) == (True, [])
+    assert result["msg"].startswith("site_cloud_init_timeout is 15m, but must be a whole number of seconds")
+
+
 def test_options_that_are_no_dictionary_are_refused_before_any_module_call(host):
     result = host.run(variables={**NVME, "container_engine_docker_options": "mtu"}, adopt=True)
     assert (host.calls, len(result["errors"])) == ([], 1)

@@ -568,6 +568,21 @@ def test_the_state_of_cloud_init_is_read(tree, files, expected):
     assert (found["state"], found["errors"]) == expected
 
 
+@pytest.mark.parametrize(
+    ("cgroup", "expected"),
+    [
+        ("0::/system.slice/cloud-final.service\n", "parent"),
+        ("0::/system.slice/cloud-init-main.service/x\n", "parent"),
+        ("0::/user.slice/user-0.slice/session-1.scope\n", "running"),
+        ("0::/system.slice/my-cloud-final.service\n", "running"),
+    ],
+)
+def test_a_run_that_cloud_init_started_does_not_wait_for_itself(tree, cgroup, expected):
+    tree.file("run/cloud-init/status.json", "{}")
+    tree.file("proc/self/cgroup", cgroup)
+    assert observe(tree)["image"]["cloud_init"]["state"] == expected
+
+
 @pytest.mark.parametrize("path", ["run/reboot-required", "run/reboot-needed"])
 def test_the_reboot_flag_of_the_distribution_is_read(tree, path):
     tree.file(path)

@@ -418,3 +418,10 @@ def test_remedy_names_the_tool_that_installed_the_driver(
     (problem,) = judge(host, FACTS)["problems"]
     assert remedy in problem
     assert ("playbook gpufleet.hosts.site" in problem) is ("playbook" in remedy)
+
+
+@pytest.mark.parametrize(("state", "count"), [("running", 1), ("done", 0), ("absent", 0), ("parent", 0)])
+def test_a_host_on_which_cloud_init_runs_gets_a_note(state: str, count: int) -> None:
+    done = judge({**HOST, "image": {"cloud_init": {"state": state, "errors": []}}}, FACTS)
+    assert done["problems"] == []
+    assert len([note for note in done["notes"] if "cloud-init has not finished" in note]) == count

@@ -34,6 +34,14 @@ def test_result_gives_the_state_of_a_host(result, state, errors, changes):
     assert state in site_report.STATES
 
 
+@pytest.mark.parametrize("result", [{"changes": [KEPT]}, {"failed": True, "errors": ["One."]}])
+def test_notes_are_rows_of_the_host(result):
+    lines = table({"a": {**result, "notes": ["cloud-init runs."]}})
+    assert lines[-1].split("  ")[0] == "a"
+    assert lines[-1].endswith("cloud-init runs.")
+    assert ("One." in lines[1]) is ("errors" in result)
+
+
 def test_hosts_keep_their_order():
     results = {"b": {"changes": []}, "a": None, "c": {"changes": [DOCKER]}}
     assert [entry["host"] for entry in site_report.report(results)] == ["b", "a", "c"]

@@ -151,6 +151,7 @@ def test_the_names_in_the_scenarios_of_molecule_are_accepted():
         ("dlami_docker_on_nmve", "dlami_docker_on_nvme"),
         ("dlami_cloudinit_timeout", "dlami_cloud_init_timeout"),
         ("site_seriel", "site_serial"),
+        ("site_cloudinit_timeout", "site_cloud_init_timeout"),
         ("site_max_fail_percent", "site_max_fail_percentage"),
     ],
 )
