@@ -11,14 +11,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import image, toolkit_refusals, toolkit_settings
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_host import Host
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.toolkit_refusals import runtime_mode
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState, version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.compatibility import ENGINES
@@ -31,41 +32,14 @@ PREFERENCE = (CDI, VOLUME, RUNTIME, DEVICE_REQUESTS)
 CAPABILITIES = ("compat32", "compute", "display", "graphics", "ngx", "utility", "video")
 DEFAULT_CAPABILITIES = ("compute", "utility")
 
-RUNTIME_CONFIG = "/etc/nvidia-container-runtime/config.toml"
-# Whether the runtime and the hook obey NVIDIA_VISIBLE_DEVICES. Docker passes the GPUs of --gpus to the hook in it.
-_ACCEPT = "accept-nvidia-visible-devices-envvar-when-unprivileged"
+RUNTIME_CONFIG = toolkit_settings.PATH
 _RUNTIME_BINARY = re.compile(r"(?:^|/)nvidia-container-runtime(?:\.\w+)?$")
 _HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
-_BINARY_DIRECTORIES = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
-_UNIT_DIRECTORIES = ("etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system")
 _TOOLKIT = "NVIDIA's container toolkit"
 
 
 class IsolationError(Exception):
     """An isolation that is not available on this host."""
-
-
-@dataclass(frozen=True)
-class Host:
-    """The properties of the host, other than the engine, that isolation depends on."""
-
-    driver_version: str | None
-    root: str = "/"
-    specs: reader.Specs = field(default_factory=reader.Specs)
-    # Why containers cannot have graphics, if the user requests graphics.
-    graphics_fault: str | None = None
-    needs_graphics: bool = False
-    # The directory of the driver's user-space files if they are not those of the host itself.
-    driver_root: str = "/"
-
-    def path(self, path: str) -> str:
-        return os.path.join(self.root, path.lstrip("/"))
-
-    def has(self, path: str) -> bool:
-        return os.path.exists(self.path(path))
-
-    def read(self, path: str) -> str:
-        return read_text(self.root, path) or ""
 
 
 @dataclass(frozen=True)
@@ -113,8 +87,8 @@ def find_obstacle(
     if name == VOLUME:
         return _volume_obstacle(host, units, capabilities)
     if name == RUNTIME:
-        return _runtime_obstacle(engine, host, units)
-    return _device_requests_obstacle(engine, host, units)
+        return _runtime_obstacle(engine, host, units, capabilities)
+    return _device_requests_obstacle(engine, host, units, capabilities)
 
 
 def cdi_device(unit: Unit, specs: reader.Specs) -> reader.Device | None:
@@ -136,7 +110,7 @@ def runtime_name(engine: EngineState, host: Host) -> str | None:
         if _RUNTIME_BINARY.search(path or ""):
             return name
     if engine.name == "podman":
-        return _binary(host, ("nvidia-container-runtime",))
+        return host.program(("nvidia-container-runtime",))
     return None
 
 
@@ -211,7 +185,9 @@ def _volume_obstacle(host: Host, units: Sequence[Unit], capabilities: Sequence[s
     return None
 
 
-def _runtime_obstacle(engine: EngineState, host: Host, units: Sequence[Unit]) -> str | None:
+def _runtime_obstacle(
+    engine: EngineState, host: Host, units: Sequence[Unit], capabilities: Sequence[str]
+) -> str | None:
     name = runtime_name(engine, host)
     if name is None:
         if engine.name != "docker":
@@ -222,25 +198,28 @@ def _runtime_obstacle(engine: EngineState, host: Host, units: Sequence[Unit]) ->
             "`nvidia-ctk runtime configure --runtime=docker`, or module docker_daemon_config)"
         )
     program = engine.runtimes.get(name) if engine.name == "docker" else None
-    if program and not (host.has(program) if program.startswith("/") else _binary(host, (program,))):
+    if program and not host.program((program,)):
         return (
             f"runtime {name} of docker is registered as {program}, which does not exist (install {_TOOLKIT}, or remove "
             "the runtime from daemon.json)"
         )
-    if _ignores_environment(host):
-        return _ignored("the runtime")
+    refusal = toolkit_refusals.of_runtime(engine, host, units, capabilities)
+    if refusal:
+        return refusal
     stale = next(filter(None, (_stale_reason(unit, host) for unit in units)), None)
     if stale and runtime_mode(host) == "cdi":
         return f'{RUNTIME_CONFIG} sets mode = "cdi", and {stale}'
     return None
 
 
-def _device_requests_obstacle(engine: EngineState, host: Host, units: Sequence[Unit]) -> str | None:
+def _device_requests_obstacle(
+    engine: EngineState, host: Host, units: Sequence[Unit], capabilities: Sequence[str]
+) -> str | None:
     if engine.name != "docker":
         return "only docker supports device requests"
     if engine.version_key < (19, 3):
         return f"{engine} does not support device requests, which require docker 19.03 or later"
-    has_hook = _binary(host, _HOOKS) is not None
+    has_hook = host.program(_HOOKS) is not None
     by_cdi = requests_use_cdi(engine, host)
     stale = next(filter(None, (_stale_reason(unit, host) for unit in units)), None) if by_cdi else None
     if stale:
@@ -251,8 +230,8 @@ def _device_requests_obstacle(engine: EngineState, host: Host, units: Sequence[U
         )
     if _lacks_restart(engine, host):
         return "docker started before NVIDIA's hook was installed, and searches for it only at startup: restart docker"
-    if has_hook and not requests_use_cdi(engine, host, units) and _ignores_environment(host):
-        return _ignored("NVIDIA's hook")
+    if has_hook and not requests_use_cdi(engine, host, units):
+        return toolkit_refusals.of_hook(engine, host, units, capabilities)
     return None
 
 
@@ -268,23 +247,9 @@ def _lacks_restart(engine: EngineState, host: Host) -> bool:
     return engine.started is not None and engine.started < installed
 
 
-def runtime_mode(host: Host) -> str | None:
-    """Return the mode of NVIDIA's runtime: auto, cdi, csv, jit-cdi or legacy. None: config.toml sets none.
-
-    `auto` became jit-cdi in the version of the toolkit that also has the unit nvidia-cdi-refresh (1.18:
-    NVIDIA/nvidia-container-toolkit, CHANGELOG.md at d34b304).
-    """
-    match = re.search(r"^\s*mode\s*=\s*[\"']([\w-]+)[\"']", host.read(RUNTIME_CONFIG), re.MULTILINE)
-    mode = match.group(1) if match else None
-    if mode in (None, "auto") and any(host.has(f"/{place}/nvidia-cdi-refresh.service") for place in _UNIT_DIRECTORIES):
-        return "jit-cdi"
-    return mode
-
-
 def swarm_variables(host: Host) -> list[str]:
     """Return the environment variables from which NVIDIA's runtime reads the GPUs of a swarm's service."""
-    match = re.search(r"^\s*swarm-resource\s*=\s*[\"']([^\"'\n]*)[\"']", host.read(RUNTIME_CONFIG), re.MULTILINE)
-    return [name for part in (match.group(1) if match else "").split(",") if (name := part.strip())]
+    return list(host.toolkit.swarm_variables)
 
 
 def requirement_checker(name: str, engine: EngineState, host: Host, units: Sequence[Unit]) -> str:
@@ -292,8 +257,7 @@ def requirement_checker(name: str, engine: EngineState, host: Host, units: Seque
     if name not in (RUNTIME, DEVICE_REQUESTS):
         return image.MODULE
     by_hook = runtime_mode(host) == "legacy" if name == RUNTIME else not requests_use_cdi(engine, host, units)
-    is_disabled = re.search(r"^\s*disable-require\s*=\s*true\b", host.read(RUNTIME_CONFIG), re.MULTILINE)
-    return image.HOOK if by_hook and not is_disabled else image.NOBODY
+    return image.HOOK if by_hook and not host.toolkit.disables_requirements else image.NOBODY
 
 
 def requests_use_cdi(engine: EngineState, host: Host, units: Sequence[Unit] = ()) -> bool:
@@ -301,21 +265,5 @@ def requests_use_cdi(engine: EngineState, host: Host, units: Sequence[Unit] = ()
 
     If a unit has no CDI device, Docker uses the hook: moby/moby, daemon/devices_nvidia_linux.go (docker-v29.2.0).
     """
-    is_able = engine.version_key >= (29, 2) and bool(_binary(host, ("nvidia-cdi-hook",)) and engine.cdi_dirs)
+    is_able = engine.version_key >= (29, 2) and bool(host.program(("nvidia-cdi-hook",)) and engine.cdi_dirs)
     return is_able and all(cdi_device(unit, host.specs) for unit in units)
-
-
-def _ignores_environment(host: Host) -> bool:
-    return bool(re.search(rf"^\s*{_ACCEPT}\s*=\s*false\b", host.read(RUNTIME_CONFIG), re.MULTILINE))
-
-
-def _ignored(who: str) -> str:
-    return f"{RUNTIME_CONFIG} sets {_ACCEPT} = false, so {who} ignores NVIDIA_VISIBLE_DEVICES"
-
-
-def _binary(host: Host, names: Sequence[str]) -> str | None:
-    for name in names:
-        for directory in _BINARY_DIRECTORIES:
-            if host.has(f"/{directory}/{name}"):
-                return f"/{directory}/{name}"
-    return None

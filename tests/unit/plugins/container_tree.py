@@ -17,6 +17,8 @@ SLICES = inventory_from_facts([gpu(0, mig=mig(slice_(0), slice_(1)))]).by_uuid()
 ONE = [WHOLE[UUIDS[1]]]  # its minor is 2
 NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", *(f"/dev/nvidia{minor}" for minor in range(4)))
 CDI_DIRS = ("/etc/cdi", "/var/run/cdi")
+# What the packages of an engine and of the toolkit install beside the runtime and the hook.
+PROGRAMS = ("/usr/bin/runc", "/usr/bin/nvidia-container-cli")
 
 
 class Tree:
@@ -24,7 +26,7 @@ class Tree:
 
     def __init__(self, directory):
         self.directory = directory
-        self.files(*NODES)
+        self.files(*NODES, *PROGRAMS)
 
     def files(self, *paths, text=""):
         for path in paths:

@@ -171,14 +171,22 @@ def test_device_that_two_specifications_of_a_directory_define_is_not_used(tree):
 )
 def test_stale_specification_makes_other_isolations_unavailable_that_use_it(tree, engine, wanted, works):
     tree.files(OLD, HOOK, RUNTIME, "/usr/bin/nvidia-cdi-hook").spec(mounts=[OLD])
-    tree.files("/etc/nvidia-container-runtime/config.toml", text='[nvidia-container-runtime]\nmode = "cdi"\n')
+    if wanted == "runtime":
+        tree.files("/etc/nvidia-container-runtime/config.toml", text='[nvidia-container-runtime]\nmode = "cdi"\n')
     engine = replace(engine, started=None)
     if works:
         assert chosen(tree, engine, wanted).name == wanted
         return
     with pytest.raises(IsolationError, match=f"isolation={wanted} is not available: .*nvidia.com-gpu.json is stale"):
         chosen(tree, engine, wanted)
-    assert chosen(tree.remove("/etc/cdi/nvidia.com-gpu.json"), engine, wanted).name == wanted
+    tree.remove("/etc/cdi/nvidia.com-gpu.json")
+    if wanted == "device_requests":
+        assert chosen(tree, engine, wanted).name == wanted
+        return
+    with pytest.raises(
+        IsolationError, match=f"no CDI specification in .* defines the device nvidia.com/gpu={UUIDS[1]}"
+    ):
+        chosen(tree, engine, wanted)
 
 
 @pytest.mark.parametrize("version", ["26.1.0", "28.2.0"])

@@ -26,6 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.features i
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import PROGRAMS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     DRIVER,
     MIG_UUIDS,
@@ -74,6 +75,7 @@ class Case:
             *CONTROL,
             *(f"/dev/nvidia{minor}" for minor in range(4)),
             f"/volume/lib64/{LIBRARY}",
+            *PROGRAMS,
         ):
             self.file(path)
         driver_tree.ubuntu(self.root, DRIVER)
@@ -1425,6 +1427,9 @@ def test_nvidias_runtime_is_not_stricter_than_its_mode(case, mode, files, is_ref
     case.file("/etc/nvidia-container-runtime/config.toml", f'[nvidia-container-runtime]\nmode = "{mode}"\n')
     for file in ("/usr/bin/nvidia-container-runtime", *files):
         case.file(file)
+    if mode == "cdi":
+        device = {"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}]}}
+        case.file("/etc/cdi/nvidia.json", json.dumps({"kind": "nvidia.com/gpu", "devices": [device]}))
     if is_refused:
         with pytest.raises(RequirementError, match=r"driver 12\.2 < image 13\.0"):
             case.plan(gpus=[1], isolation="runtime")

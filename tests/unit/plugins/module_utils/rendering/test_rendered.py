@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering import ar
 from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering.planner import RenderingPlanner
 from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import PROGRAMS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     DRIVER,
     UUIDS,
@@ -57,7 +58,7 @@ class Host:
     def __init__(self, tmp_path):
         self.root = tmp_path / "root"
         self.reserved = tmp_path / "run"
-        for path in (*CONTROL, *(f"/dev/nvidia{minor}" for minor in range(4))):
+        for path in (*CONTROL, *(f"/dev/nvidia{minor}" for minor in range(4)), *PROGRAMS):
             self.file(path)
         self.file(f"/volume/lib64/{LIBRARY}")
         driver_tree.ubuntu(self.root, DRIVER)
