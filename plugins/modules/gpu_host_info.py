@@ -227,6 +227,11 @@ host:
         For each of C(modules_loaded), the loaded modules that use it. They prevent it from being unloaded.
       type: dict
       sample: {nvidia: [gdrdrv, nvidia_uvm]}
+    uvm_loaders:
+      description: The udev rules and modprobe files of other packages that load C(nvidia_uvm) when a GPU appears.
+      type: list
+      elements: str
+      sample: [/usr/lib/udev/rules.d/71-nvidia.rules]
     daemon_users:
       description: Users that packages have created for the persistence daemon.
       type: list

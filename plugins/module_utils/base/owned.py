@@ -200,6 +200,8 @@ DRIVER_UNATTENDED_UPGRADES = "/etc/apt/apt.conf.d/52gpufleet-nvidia-driver"
 # The modules to load at boot, and the options and blacklists of modules.
 MODULES_LOAD = "/etc/modules-load.d/nvidia-gpufleet.conf"
 MODPROBE = "/etc/modprobe.d/nvidia-gpufleet.conf"
+# Loads nvidia_uvm when the driver takes a GPU.
+UVM_RULE = "/etc/udev/rules.d/71-gpufleet-nvidia-uvm.rules"
 # Overrides the distribution's udev rules that bring added memory online. The names are those of Ubuntu, Enterprise
 # Linux and SUSE.
 UDEV_RULES_DIRECTORY = "/etc/udev/rules.d"

@@ -450,6 +450,7 @@ class Host(TypedDict):
     foreign_drivers: dict[str, ForeignDriver]
     modules_loaded: list[str]
     module_users: dict[str, list[str]]
+    uvm_loaders: list[str]
     daemon_users: list[str]
     secure_boot: SecureBoot
     packages: dict[str, Package]

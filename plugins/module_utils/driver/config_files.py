@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution, Todo
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd, uvm_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -49,6 +49,7 @@ def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
     # The packages to install contain a blacklist. The role plans again after the installation.
     blacklisted = result.blacklists if todo.transaction.install else []
     wanted[owned.MODPROBE] = _modprobe(host, request, blacklisted)
+    wanted.update(_uvm_rule(host, result, todo))
     rules, reasons = memory_hotadd.wanted(host, request.memory_hotadd_override)
     wanted.update(rules)
     result.reasons += reasons
@@ -59,8 +60,22 @@ def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
             files = todo.transaction.files if path.startswith(_OF_PACKAGE_MANAGER) else todo.files
             files.append({"path": path, "state": state, "content": content or "", "mode": mode})
     changed = [file["path"] for file in todo.files]
+    # udev reads a changed rule for nvidia_uvm itself, before the driver takes the next GPU.
     todo.reload_udev = memory_hotadd.needs_reload(changed)
     todo.initramfs = initramfs(host, changed)
+
+
+def _uvm_rule(host: Host, result: Resolution, todo: Todo) -> dict[str, str | None]:
+    """Return the udev rule that loads nvidia_uvm, unless a package has one."""
+    exists = observed_files.exists(host, owned.UVM_RULE)
+    if host["uvm_loaders"]:
+        return {owned.UVM_RULE: None}
+    # The packages to install contain a rule. The role plans again after the installation.
+    if result.loads_uvm and todo.transaction.install:
+        return {}
+    # Do not change how an adopted driver is loaded, unless its module is missing.
+    is_needed = result.action == "install" or exists or uvm_loading.is_missing(host)
+    return {owned.UVM_RULE: uvm_loading.TEXT} if is_needed else {}
 
 
 def _apt_files(request: Request, result: Resolution) -> dict[str, str | None]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FILES = (
     owned.MODULES_LOAD,
     owned.MODPROBE,
+    owned.UVM_RULE,
     owned.DRIVER_REBOOT_MARKER,
     owned.DRIVER_RELOAD_MARKER,
     owned.DRIVER_INITRAMFS_MARKER,

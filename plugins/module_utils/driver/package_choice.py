@@ -110,6 +110,7 @@ def choose(case: Case, data: dict) -> None:
         for key, value in data.get("patterns", {}).items()
     }
     case.result.blacklists = data.get("blacklists", [])
+    case.result.loads_uvm = data.get("loads_uvm", False)
     if case.result.module_build == "dkms":
         _headers(case, data, names)
 

@@ -54,6 +54,7 @@ def _of_vendor(vendor: dict, nvidia: dict) -> dict:
         "branches": nvidia["branches"],
         "kernels": nvidia["kernels"],
         "blacklists": nvidia["blacklists"],
+        "loads_uvm": nvidia.get("loads_uvm", False),
         "hold_needs": nvidia["hold_needs"],
         "patterns": nvidia["patterns"],
         "packages": nvidia["packages"],

@@ -125,6 +125,8 @@ class Resolution:
     patterns: dict[str, Any] = dataclasses.field(default_factory=dict)
     # Modules of other drivers that the packages keep from loading.
     blacklists: list[str] = dataclasses.field(default_factory=list)
+    # Whether the packages load nvidia_uvm when a GPU appears.
+    loads_uvm: bool = False
 
     # Services to run, and modules to load besides the driver's.
     services: list[str] = dataclasses.field(default_factory=list)

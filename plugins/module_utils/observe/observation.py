@@ -25,7 +25,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import processes as engine_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels as host_kernels
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import machine_image, memory_hotadd, reboot_reasons
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import (
+    machine_image,
+    memory_hotadd,
+    reboot_reasons,
+    uvm_loading,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot as host_secure_boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services as host_services
@@ -79,6 +84,7 @@ FILES = (
     "/etc/nv_tegra_release",
     owned.MODPROBE,
     owned.MODULES_LOAD,
+    owned.UVM_RULE,
     owned.DRIVER_APT_PREFERENCES,
     owned.DRIVER_UNATTENDED_UPGRADES,
     owned.TOOLKIT_APT_PREFERENCES,
@@ -171,6 +177,7 @@ def observe(
         "services": services,
         "modules_loaded": devices.modules_loaded(root),
         "module_users": devices.module_users(root),
+        "uvm_loaders": uvm_loading.loaders(root),
         "daemon_users": _daemon_users(root),
         "files": {path: _file(root, path) for path in sorted({*FILES, *record_files.paths(root), *(files or [])})},
         "keyrings": {path: key for path in _KEYRINGS if (key := key_trust.read(root, path))},

@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import stalenes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json as docker_daemon_json
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, runfile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import uvm_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record as proof_record
@@ -51,6 +52,7 @@ def judge(
         problems += _gpus(host, facts)
         problems += _links(facts, pcie_width)
         problems += _driver(host)
+        problems += _uvm(host)
         problems += _cdi(host, facts)
         problems += _failed_proof(host, proof)
         notes += _old_proof(host) if proof is None else []
@@ -255,6 +257,15 @@ def _driver(host: Host) -> list[str]:
             f"{_SITE if _is_own_driver(host) else remedy}"
         ]
     return []
+
+
+def _uvm(host: Host) -> list[str]:
+    if not uvm_loading.is_missing(host):
+        return []
+    return [
+        "Kernel module nvidia_uvm is not loaded, so CUDA programs fail although NVML shows the GPUs. "
+        f"{_SITE} to load the module now and whenever a GPU appears"
+    ]
 
 
 def _with_tool(host: Host) -> str:

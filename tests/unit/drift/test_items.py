@@ -51,6 +51,7 @@ def test_the_sample_is_converged() -> None:
                 owned.DRIVER_APT_PREFERENCES,
                 owned.DRIVER_UNATTENDED_UPGRADES,
                 owned.MODULES_LOAD,
+                owned.UVM_RULE,
                 owned.PERSISTENCED_DROP_IN,
             },
         ),

@@ -147,6 +147,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         "held_packages": sorted(held),
         "modules_loaded": [],
         "module_users": {},
+        "uvm_loaders": [],
         "daemon_users": [],
         "holders": [],
         "files": {},

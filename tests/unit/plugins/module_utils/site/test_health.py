@@ -425,3 +425,19 @@ def test_a_host_on_which_cloud_init_runs_gets_a_note(state: str, count: int) -> 
     done = judge({**HOST, "image": {"cloud_init": {"state": state, "errors": []}}}, FACTS)
     assert done["problems"] == []
     assert len([note for note in done["notes"] if "cloud-init has not finished" in note]) == count
+
+
+@pytest.mark.parametrize(
+    ("modules", "is_problem"),
+    [
+        (["nvidia", "nvidia_uvm"], False),
+        (["nvidia", "nvidia_modeset"], True),
+        # The driver is not loaded, or in the kernel.
+        (["nvidia_drm"], False),
+    ],
+)
+def test_a_driver_without_the_module_for_cuda_is_a_problem(modules: list[str], is_problem: bool) -> None:
+    found = judge({**HOST, "modules_loaded": modules}, FACTS)["problems"]
+    assert ["nvidia_uvm is not loaded" in text and "gpufleet.hosts.site" in text for text in found] == [
+        True
+    ] * is_problem

@@ -127,7 +127,7 @@ def test_host_without_gpu_gets_only_the_engine():
 def test_removal_of_the_driver_leaves_the_other_parts_alone(state):
     there = converged(driver_volume=prediction("update the volume"))
     parts = planned(there, {"nvidia_driver": {"state": state}})
-    assert changes(parts) == {DRIVER: [f"remove {owned.MODULES_LOAD}"]}
+    assert changes(parts) == {DRIVER: [f"remove {owned.MODULES_LOAD}, {owned.UVM_RULE}"]}
     assert (acting(parts), parts[VERIFY].plan, parts[PERSISTENCE].plan["wanted"]) == (
         [DRIVER],
         {"applies": False},
