@@ -68,7 +68,9 @@ class Request:
     )
     # Package ansible contains the collections that this one depends on, so that only one thing comes from Galaxy.
     packages: list[str] = variable(
-        ["ansible>=12.3.0,<13", "nvidia-ml-py>=11.525,<14"], form=r"[^\s-]\S*", sample="ansible==12.3.0"
+        ["ansible>=12.3.0,<13", "nvidia-ml-py>=11.525,<14", "tomlkit>=0.12.5,<1"],
+        form=r"[^\s-]\S*",
+        sample="ansible==12.3.0",
     )
     interval: int = variable(60, minimum=5)
     attempts: int = variable(5, minimum=1)

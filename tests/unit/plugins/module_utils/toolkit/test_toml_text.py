@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import sys
 
 import pytest
 import tomllib
@@ -92,7 +93,10 @@ def test_former_lines_are_restored_with_their_comments() -> None:
 @pytest.mark.parametrize(
     ("text", "path", "words"),
     [
-        ("a = {b = 1}\n", "a.b", "a.b is a part of another value"),
+        ("[a.b]\nc = 1\n", "a.b", "a.b is a table"),
+        ("[[a.b]]\nc = 1\n", "a.b", "a.b is a table"),
+        (f"a = {'1' * 5000}\n", "b", "not valid TOML"),
+        (f"a = {'[' * 5000}\n", "b", "not valid TOML"),
         ("[[a]]\nb = 1\n", "a.b", "cannot be changed"),
         ("a = 1\n", "a.b", "cannot be changed"),
         ("a = \n", "a", "not valid TOML: Invalid value (at line 1"),
@@ -110,7 +114,7 @@ def test_what_cannot_be_changed_safely_is_an_error(text: str, path: str, words: 
         ('"a b"."c=d" = 1\n', ("a b", "c=d"), '"a b"."c=d" = 2\n'),
         ("a.b = 1 # one\n", ("a", "b"), "a.b = 2 # one\n"),
         ('a = """\n[b]\nc = 0\n"""\n[b]\nc = 1\n', ("b", "c"), 'a = """\n[b]\nc = 0\n"""\n[b]\nc = 2\n'),
-        ("  [b]  # table\n  c=1", ("b", "c"), "  [b]  # table\n  c= 2"),
+        ("  [b]  # table\n  c=1", ("b", "c"), "  [b]  # table\n  c=2"),
         ('["x.y"]\nc = 1\n', ("x.y", "c"), '["x.y"]\nc = 2\n'),
     ],
 )
@@ -145,3 +149,65 @@ def test_random_changes_change_one_value_and_can_be_undone() -> None:
         assert all(line in lines for line in kept), "lines are missing or in another order"
         if former or item is not None:
             assert tomllib.loads(toml_text.restored(new, path, former, table=not had)) == tomllib.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "new"),
+    [
+        # A number sign, a bracket or an equals sign in a quoted key
+        ('[plugins."a#b"]\nk = 1\n', ("k",), 'k = 2\n[plugins."a#b"]\nk = 1\n'),
+        ('[plugins."a#b"]\nk = 1\n', ("plugins", "a#b", "k"), '[plugins."a#b"]\nk = 2\n'),
+        ("[plugins.'a]b']\n# text\n", ("plugins", "a]b", "k"), "[plugins.'a]b']\nk = 2\n# text\n"),
+        ('[[x."a#]"]]\nk = 1\n[y]\nk = 1\n', ("y", "k"), '[[x."a#]"]]\nk = 1\n[y]\nk = 2\n'),
+        ('"#a=" = 1\n', ("#a=",), '"#a=" = 2\n'),
+        # Lines of Windows
+        ("version = 1\r\n", ("version",), "version = 2\r\n"),
+        (
+            "# text\r\n[a]\r\nb = 1 # one\r\n\r\n[c]\r\n",
+            ("a", "d"),
+            "# text\r\n[a]\r\nb = 1 # one\r\nd = 2\r\n\r\n[c]\r\n",
+        ),
+        ("[a]\r\n", ("b", "c"), "[a]\r\n\r\n[b]\r\nc = 2\r\n"),
+        ("a = 1\r\nb = 1\n", ("a",), "a = 2\r\nb = 1\n"),
+        # The comment of the next table stays with it.
+        ("[a]\nb = 1\n\n# about c\n[c]\n", ("a", "d"), "[a]\nb = 1\nd = 2\n\n# about c\n[c]\n"),
+        ("[a] # empty\n\n# about c\n[c]\n", ("a", "d"), "[a] # empty\nd = 2\n\n# about c\n[c]\n"),
+        ("# about c\n[c]\nd = 1\n", ("b",), "b = 2\n# about c\n[c]\nd = 1\n"),
+        # A table whose parts are not together, inline tables, dotted keys
+        ("[a.b]\nc = 1\n[d]\n[a.e]\nc = 1\n", ("a", "e", "c"), "[a.b]\nc = 1\n[d]\n[a.e]\nc = 2\n"),
+        ("[a.b]\nc = 1\n[d]\n[a]\nc = 1\n", ("a", "f"), "[a.b]\nc = 1\n[d]\n[a]\nc = 1\nf = 2\n"),
+        ("a = {b = 1} # x\n", ("a", "b"), "a = {b = 2} # x\n"),
+        ("a = {b = 1} # x\n", ("a", "c"), "a = {b = 1,c = 2} # x\n"),
+        ("a.b.c = 1\nd = 1\n", ("a", "b", "e"), "a.b.c = 1\na.b.e = 2\nd = 1\n"),
+        ("[x]\na.b = 1\n\n[y]\n", ("x", "a", "c"), "[x]\na.b = 1\na.c = 2\n\n[y]\n"),
+        ("[a]\n  b = [ 1, # one\n    3 ] # three\n", ("a", "b"), "[a]\n  b = 2 # three\n"),
+        # No line break at the end
+        ("a = 1", ("b",), "a = 1\nb = 2"),
+        ("[a]", ("a", "b"), "[a]\nb = 2"),
+        ("a = 1  ", ("b",), "a = 1  \nb = 2"),
+        ("a = 1", ("c", "d"), "a = 1\n\n[c]\nd = 2\n"),
+    ],
+)
+def test_comments_order_and_line_ends_of_any_valid_file_stay(text: str, path: tuple[str, ...], new: str) -> None:
+    assert toml_text.changed(text, path, 2) == new
+    assert toml_text.get(tomllib.loads(new), path) == 2
+    former, had = toml_text.lines_of(text, path), toml_text.has_table(text, path[:-1])
+    back = toml_text.restored(new, path, former, table=not had)
+    assert tomllib.loads(back) == tomllib.loads(text)
+    if "[ 1, # one" not in text:
+        assert back.rstrip("\r\n") == text.rstrip("\r\n")
+
+
+@pytest.mark.parametrize("value", [[{"a": 1}, {"a.b": "c#d"}], {"x y": {"z": [1, 2.5]}}, [], ["a\x7f\n\"'"], 'new"\\'])
+@pytest.mark.parametrize("text", ["", "k = 1\n", "[a]\nb = 1\n"])
+def test_values_of_any_type_are_written(text: str, value: object) -> None:
+    new = toml_text.changed(text, ("k",), value)
+    assert tomllib.loads(new)["k"] == value
+    assert toml_text.changed(new, ("k",), None).strip() == text.replace("k = 1\n", "").strip()
+
+
+def test_without_tomlkit_the_error_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tomlkit", None)
+    assert toml_text.parse("a = 1\n") == {"a": 1}
+    with pytest.raises(TomlError, match=rf"on the controller.*Install it: {sys.executable} -m pip install tomlkit$"):
+        toml_text.changed("a = 1\n", ("a",), 2)
