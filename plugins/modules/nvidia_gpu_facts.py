@@ -477,6 +477,24 @@ ansible_facts:
           returned: when the subset V(identity) is gathered
           type: str
           sample: "none"
+        vgpu_license:
+          description: >-
+            License of a vGPU in its virtual machine. Without a license, the driver limits the performance of the vGPU.
+            V(null) on all other GPUs.
+          returned: when the subset V(identity) is gathered
+          type: dict
+          contains:
+            state:
+              description: >-
+                V(licensed), V(unlicensed), or V(unknown) if NVML does not answer, for example with an old driver.
+              returned: always
+              type: str
+              sample: licensed
+            expiry:
+              description: Time in UTC at which the license ends, or V(permanent). V(null) if it is unknown.
+              returned: always
+              type: str
+              sample: "2027-01-31T12:00:00Z"
         display_attached:
           description: Whether a display is connected.
           returned: when the subset V(identity) is gathered

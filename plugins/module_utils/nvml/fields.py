@@ -157,6 +157,7 @@ def _architecture(gpu: Handle, capability: tuple[int, int] | None) -> str | None
 
 def _identity(gpu: Handle) -> dict:
     firmware = gpu.read_struct("nvmlDeviceGetGspFirmwareVersion", FirmwareVersion)
+    virtualization = choice(gpu.call("nvmlDeviceGetVirtualizationMode"), VIRTUALIZATION_MODES)
     return {
         "brand": choice(gpu.call("nvmlDeviceGetBrand"), BRANDS),
         "serial": text(gpu.call("nvmlDeviceGetSerial")),
@@ -170,10 +171,18 @@ def _identity(gpu: Handle) -> dict:
         "inforom_power_version": text(gpu.call("nvmlDeviceGetInforomVersion", 2)),
         "gsp_firmware_enabled": gpu.gsp_firmware_enabled(),
         "gsp_firmware_version": text(member(firmware, "value")),
-        "virtualization_mode": choice(gpu.call("nvmlDeviceGetVirtualizationMode"), VIRTUALIZATION_MODES),
+        "virtualization_mode": virtualization,
+        "vgpu_license": _vgpu_license(gpu) if virtualization == "vgpu" else None,
         "display_attached": flag(gpu.call("nvmlDeviceGetDisplayMode")),
         "display_active": flag(gpu.call("nvmlDeviceGetDisplayActive")),
     }
+
+
+def _vgpu_license(gpu: Handle) -> dict:
+    # Few hosts have vGPUs, and each module takes time to load.
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import vgpu_license  # noqa: PLC0415
+
+    return vgpu_license.read(gpu)
 
 
 def _health_indicators(gpu: Handle) -> dict:

@@ -25,6 +25,10 @@ if t.TYPE_CHECKING:
 _SITE = "Run playbook gpufleet.hosts.site"
 # Packages with kernel modules or their sources, of all platforms.
 _MODULES = re.compile(r"nvidia.*-dkms|nvidia-dkms|kmod-nvidia|linux-modules-nvidia|^nvidia-(?:open-)?driver-G\d\d")
+_LICENSE = (
+    "Check the token in /etc/nvidia/ClientConfigToken, the connection to the license server, and the output of "
+    "'journalctl --unit=nvidia-gridd.service'."
+)
 _TITLES = {"docker": "Docker", "crio": "CRI-O"}
 _UNITS = {"docker": "docker.service", "containerd": "containerd.service", "podman": None, "crio": "crio.service"}
 
@@ -69,6 +73,7 @@ def judge(
     if expected_gpus is None and not host["nvidia"]["gpus"]:
         notes.append(_no_gpus(host))
     notes += _excluded(host)
+    notes += _unknown_licenses(facts)
     notes += _narrow_links(facts, pcie_width)
     notes += _notes(host, facts)
     return {"problems": [_sentence(text) for text in problems], "notes": [_sentence(text) for text in notes]}
@@ -148,9 +153,22 @@ def _gpus(host: Host, facts: dict[str, t.Any]) -> list[str]:
         if health["state"] != "ok":
             reasons = " ".join(map(_sentence, health["reasons"])) or "no reason is known."
             found.append(f"GPU {name} is {health['state']}: {reasons}")
+        if (gpu.get("vgpu_license") or {}).get("state") == "unlicensed":
+            found.append(
+                f"GPU {name} is a vGPU without a license, so the driver limits its performance. {_LICENSE} Then "
+                "restart nvidia-gridd.service"
+            )
         if gpu["persistence_mode"] is False:
             found.append(f"GPU {name} is not in persistence mode. Start nvidia-persistenced.")
     return found
+
+
+def _unknown_licenses(facts: dict[str, t.Any]) -> list[str]:
+    return [
+        f"The license of vGPU {gpu['pci_bus_id'] or gpu['index']} is unknown: NVML does not return it. {_LICENSE}"
+        for gpu in facts.get("nvidia_gpus", [])
+        if (gpu.get("vgpu_license") or {}).get("state") == "unknown"
+    ]
 
 
 def _links(facts: dict[str, t.Any], expected: int | None) -> list[str]:

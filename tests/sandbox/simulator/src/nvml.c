@@ -970,6 +970,34 @@ API nvmlDeviceGetGspFirmwareVersion(dev_t_ d, char *version)
 
 UINT_PAIR_CALL(nvmlDeviceGetGspFirmwareMode, "gsp.enabled", "gsp.default")
 
+/* A vGPU has the feature that its type needs, and another one that is off. license.expiry: a time, or `permanent`. */
+API nvmlDeviceGetGridLicensableFeatures_v4(dev_t_ d, nvmlGridLicensableFeatures_t *features)
+{
+    ENTER(d, O(features));
+    if (number_or(d, "virtualization_mode", 0) != 2)
+        return NVML_ERROR_NOT_SUPPORTED;
+    memset(features, 0, sizeof *features);
+    features->isGridLicenseSupported = (int)number_or(d, "license.supported", 1);
+    features->licensableFeaturesCount = (unsigned)number_or(d, "license.features", 2);
+    nvmlGridLicensableFeature_t *feature = &features->gridLicensableFeatures[1];
+    features->gridLicensableFeatures[0].featureCode = 4;
+    strcpy(features->gridLicensableFeatures[0].productName, "NVIDIA Virtual Compute Server");
+    feature->featureCode = 2;
+    strcpy(feature->productName, "NVIDIA RTX Virtual Workstation");
+    feature->featureEnabled = 1;
+    feature->featureState = (unsigned)number_or(d, "license.licensed", 0);
+    nvmlGridLicenseExpiry_t *expiry = &feature->licenseExpiry;
+    const char *when;
+    if (text_of(d, "license.expiry", &when))
+        expiry->status = 0;
+    else if (sscanf(when, "%u-%hu-%hu %hu:%hu:%hu", &expiry->year, &expiry->month, &expiry->day, &expiry->hour,
+                    &expiry->min, &expiry->sec) == 6)
+        expiry->status = 2;
+    else
+        expiry->status = 4;
+    return NVML_SUCCESS;
+}
+
 API nvmlDeviceGetAddressingMode(dev_t_ d, nvmlDeviceAddressingMode_t *mode)
 {
     ENTER(d, V(mode));

@@ -53,6 +53,25 @@ typedef struct {
 } nvmlSystemDriverBranchInfo_t;
 
 typedef struct {
+    unsigned year;
+    unsigned short month, day, hour, min, sec;
+    unsigned char status;
+} nvmlGridLicenseExpiry_t;
+
+typedef struct {
+    unsigned featureCode, featureState;
+    char licenseInfo[128], productName[128];
+    unsigned featureEnabled;
+    nvmlGridLicenseExpiry_t licenseExpiry;
+} nvmlGridLicensableFeature_t;
+
+typedef struct {
+    int isGridLicenseSupported;
+    unsigned licensableFeaturesCount;
+    nvmlGridLicensableFeature_t gridLicensableFeatures[3];
+} nvmlGridLicensableFeatures_t;
+
+typedef struct {
     u64 total, free, used;
 } nvmlMemory_t;
 

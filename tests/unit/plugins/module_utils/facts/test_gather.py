@@ -211,6 +211,44 @@ def test_every_recovery_action_has_a_name_and_degrades_the_gpu(host, action, nam
     assert words is None or words in gpu["health"]["reasons"][0]
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"license.licensed": 1}, {"state": "licensed", "expiry": None}),
+        (
+            {"license.licensed": 1, "license.expiry": "2027-01-31 12:00:09"},
+            {"state": "licensed", "expiry": "2027-01-31T12:00:09Z"},
+        ),
+        ({"license.licensed": 1, "license.expiry": "permanent"}, {"state": "licensed", "expiry": "permanent"}),
+        ({"license.licensed": 1, "license.expiry": "2027-13-31 12:00:09"}, {"state": "licensed", "expiry": None}),
+        ({"license.licensed": 0, "license.expiry": "2020-01-31 12:00:09"}, {"state": "unlicensed", "expiry": None}),
+        ({"license.supported": 0, "license.licensed": 1}, {"state": "unknown", "expiry": None}),
+        ({"license.features": 0}, {"state": "unknown", "expiry": None}),
+        ({"license.features": 99}, {"state": "unknown", "expiry": None}),
+        ({"license.licensed": 0xFFFFFFFF}, {"state": "unknown", "expiry": None}),
+        ({"return.nvmlDeviceGetGridLicensableFeatures": 13}, {"state": "unknown", "expiry": None}),
+        ({"return.nvmlDeviceGetGridLicensableFeatures": 999}, {"state": "unknown", "expiry": None}),
+        ({"garbage.nvmlDeviceGetGridLicensableFeatures": 255}, {"state": "unknown", "expiry": None}),
+    ],
+)
+def test_the_license_of_a_vgpu_is_read(host, settings, expected):
+    (gpu,) = gather(host({"gpus": [{"model": "A10G", "set": {"virtualization_mode": 2, **settings}}]}))["nvidia_gpus"]
+    assert gpu["vgpu_license"] == expected
+    assert gpu["health"]["state"] == "ok"
+
+
+@pytest.mark.parametrize("mode", [0, 1, 3, 4])
+def test_other_gpus_have_no_license(host, mode):
+    settings = {"virtualization_mode": mode, "license.licensed": 1}
+    facts = gather(host({"gpus": [{"model": "A10G", "set": settings}]}))
+    assert [gpu["vgpu_license"] for gpu in facts["nvidia_gpus"]] == [None]
+
+
+def test_a_gpu_that_is_no_vgpu_costs_no_call_for_its_license(host):
+    faults = [{"call": "nvmlDeviceGetGridLicensableFeatures", "delay": 60}]
+    assert gather(host({"gpus": [{"model": "A10G"}], "faults": faults}), timeout=2)["nvidia_gpu_state"] == "ready"
+
+
 def test_pages_pending_retirement_are_reported(host):
     facts = gather(host({"gpus": [{"model": "T4", "health": "retirement_pending"}]}))
     assert facts["nvidia_gpus"][0]["retired_pages"] == {"single_bit": 0, "double_bit": 1, "pending": True}

@@ -441,3 +441,18 @@ def test_a_driver_without_the_module_for_cuda_is_a_problem(modules: list[str], i
     assert ["nvidia_uvm is not loaded" in text and "gpufleet.hosts.site" in text for text in found] == [
         True
     ] * is_problem
+
+
+@pytest.mark.parametrize(
+    ("license_", "problem", "note"),
+    [
+        (None, False, False),
+        ({"state": "licensed", "expiry": "2027-01-31T12:00:00Z"}, False, False),
+        ({"state": "unlicensed", "expiry": None}, True, False),
+        ({"state": "unknown", "expiry": None}, False, True),
+    ],
+)
+def test_a_vgpu_without_a_license_is_a_problem(license_: dict | None, problem: bool, note: bool) -> None:
+    done = judge(HOST, changed(FACTS, "nvidia_gpus", [{**GPU, "vgpu_license": license_}]))
+    assert ["GPU 0000:3b:00.0 is a vGPU without a license" in text for text in done["problems"]] == [True] * problem
+    assert ["license of vGPU 0000:3b:00.0 is unknown" in text for text in done["notes"]] == [True] * note
