@@ -4,7 +4,8 @@
 """Read the TOML files of a host, also with a Python before 3.11, which has no tomllib.
 
 The reader for such a Python knows tables, keys, strings on one line, booleans, integers and lists. The configuration of
-container engines and of NVIDIA's container toolkit uses nothing else. It reads any other value as None.
+container engines and of NVIDIA's container toolkit uses nothing else. It reads any other value as None, and rejects
+strings on several lines.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 _SPACE = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _KEY = re.compile(r"""[ \t]*([A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*""")
 _STRING = re.compile(r"""(?!\"\"\"|''')("(?:[^"\\\n]|\\.)*"|'[^'\n]*')""")
-_WORD = re.compile(r"[^\s,\]#]+")
+_WORD = re.compile(r"[^\s,\]}#]+")
 _INTEGER = re.compile(r"[+-]?(?:0|[1-9](?:_?\d){0,18})")
 _LINE_END = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\r?\n|\Z)")
 
@@ -124,14 +125,30 @@ def _value(text: str, place: int) -> tuple[Any, int]:
     match = _STRING.match(text, place)
     if match:
         return _string(text, match.group(1), place), match.end()
-    # Neither a table on one line nor a string on several lines is a value that this reader knows.
-    _require(text[place : place + 1] not in ("{", '"', "'"), text, place)
+    if text.startswith("{", place):
+        return _inline_table(text, place + 1)
+    _require(text[place : place + 1] not in ('"', "'"), text, place)
     match = _WORD.match(text, place)
     _require(match, text, place)
     word = match.group(0)
     if word in ("true", "false"):
         return word == "true", match.end()
     return int(word.replace("_", "")) if _INTEGER.fullmatch(word) else None, match.end()
+
+
+def _inline_table(text: str, place: int) -> tuple[dict[str, Any], int]:
+    found: dict[str, Any] = {}
+    while True:
+        place = _SPACE.match(text, place).end()
+        if text.startswith("}", place):
+            return found, place + 1
+        keys, place = _keys(text, place)
+        place = _SPACE.match(text, _expect(text, place, "=")).end()
+        owner = _table(text, place, found, keys[:-1])
+        owner[keys[-1]], place = _value(text, place)
+        place = _SPACE.match(text, place).end()
+        if not text.startswith("}", place):
+            place = _expect(text, place, ",")
 
 
 def _list(text: str, place: int) -> tuple[list[Any], int]:

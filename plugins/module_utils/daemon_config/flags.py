@@ -12,7 +12,7 @@ import shlex
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import managed_keys
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import fields, managed_keys
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import ABSENT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import FLAG_KEYS, KNOWN_OPTIONS
 
@@ -31,6 +31,10 @@ _ALLOWED_TWICE = frozenset({"runtimes"})
 _AMAZON_ENVIRONMENT = "/run/docker/runtimes.env"
 _AMAZON_VARIABLE = "DOCKER_ADD_RUNTIMES"
 _AMAZON_RUNTIMES = "/etc/docker-runtimes.d"
+_DOCKERD = ("dockerd", "dockerd-ce")
+_SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")
+_SEPARATORS = (";", "&", "&&", "||", "|", ">", ">>", "<", "2>", "2>&1", "&>")
+_SUBSTITUTION = re.compile(r"\$\(|`|\$\w|\$\{")
 
 
 class Flag(t.NamedTuple):
@@ -43,8 +47,15 @@ class Flag(t.NamedTuple):
 
 
 def unit_flags(root: str = "/", unit: str = DEFAULT_UNIT) -> list[Flag]:
-    """Return the flags that the unit, its drop-ins and its environment files pass to dockerd."""
-    return _flags(_exec_start(root, unit))
+    """Return the flags that the unit, its drop-ins and its environment files pass to dockerd.
+
+    If the unit starts dockerd in a way that only a shell or a script understands, the running dockerd has the flags.
+    """
+    words = _exec_start(root, unit)
+    command = _dockerd(words)
+    if words and (not command or any(_SUBSTITUTION.search(word) for word, _place in command)):
+        command = _running(root, unit) or command
+    return _flags(command)
 
 
 def has_command(root: str = "/", unit: str = DEFAULT_UNIT) -> bool:
@@ -58,7 +69,7 @@ def has_command(root: str = "/", unit: str = DEFAULT_UNIT) -> bool:
 
 def of_command(command: str, place: str) -> list[Flag]:
     """Return the flags of the command of a unit that is not installed yet. `place` describes the unit."""
-    return _flags([(word, place) for word in _split(command)])
+    return _flags(_dockerd([(word, place) for word in _split(command)]))
 
 
 def runtimes(flags: list[Flag]) -> list[str]:
@@ -114,7 +125,13 @@ def _exec_start(root: str, unit: str) -> list[tuple[str, str]]:
         rest = re.sub(rf"--add-runtime[ =][^\s=]+={re.escape(_AMAZON_RUNTIMES)}/\S+", "", value)
         environment[_AMAZON_VARIABLE] = (rest, place)
     words: list[tuple[str, str]] = []
+    is_script = False
     for word in _split(command[0]):
+        if is_script:
+            words += _script(word, command[1], environment)
+            is_script = False
+            continue
+        is_script = _is_shell_option(word) and any(_base(known) in _SHELLS for known, _place in words)
         whole = re.fullmatch(r"\$(\w+)", word)
         if whole:
             value, place = environment.get(whole.group(1), ("", command[1]))
@@ -127,6 +144,46 @@ def _exec_start(root: str, unit: str) -> list[tuple[str, str]]:
             text = text.replace("${" + variable + "}", value)
         words.append((text, place))
     return words + runtimes
+
+
+def _script(text: str, place: str, environment: dict[str, tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the words of a script of a shell, to the end of the command that starts dockerd."""
+
+    def value(match: re.Match[str]) -> str:
+        return environment[match.group(1)][0] if match.group(1) in environment else match.group(0)
+
+    words = _split(re.sub(r"\$\{?(\w+)\}?", value, text))
+    end = next((index for index, word in enumerate(words) if word in _SEPARATORS and _has_dockerd(words[:index])), None)
+    return [(word, place) for word in words[:end]]
+
+
+def _has_dockerd(words: t.Iterable[str]) -> bool:
+    return any(_base(word) in _DOCKERD for word in words)
+
+
+def _is_shell_option(word: str) -> bool:
+    return re.fullmatch(r"-[a-z]*c", word) is not None
+
+
+def _base(word: str) -> str:
+    return os.path.basename(word.lstrip("-@:+!|"))
+
+
+def _dockerd(words: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the words from dockerd on. Other programs can start it, for example env, taskset or a shell."""
+    if words and _base(words[0][0]) == "docker":  # old versions: docker daemon
+        return words
+    start = next((index for index, (word, _place) in enumerate(words) if _base(word) in _DOCKERD), None)
+    return [] if start is None else words[start:]
+
+
+def _running(root: str, unit: str) -> list[tuple[str, str]]:
+    """Return the words of the dockerd that runs in the unit."""
+    for pid in sorted(filter(str.isdigit, listing(root, "/proc")), key=int):
+        words = (read_text(root, f"/proc/{pid}/cmdline") or "").rstrip("\0").split("\0")
+        if _base(words[0]) in _DOCKERD and unit in (read_text(root, f"/proc/{pid}/cgroup") or ""):
+            return [(word, f"the command line of process {pid}") for word in words]
+    return []
 
 
 def _amazon_runtimes(root: str) -> list[tuple[str, str]]:
@@ -142,9 +199,18 @@ def _amazon_runtimes(root: str) -> list[tuple[str, str]]:
 
 def _assignments(text: str) -> list[tuple[str, str]]:
     found = []
-    for line in re.sub(r"\\\n", " ", text).splitlines():
-        name, sign, value = line.strip().partition("=")
-        if sign and not name.startswith(("#", ";")):
+    pending = ""
+    for line in text.splitlines():
+        # systemd.syntax(7): a comment between continued lines is ignored, and does not end them.
+        if line.lstrip().startswith(("#", ";")):
+            continue
+        pending += line
+        if line.endswith("\\"):
+            pending = pending[:-1] + " "
+            continue
+        name, sign, value = pending.strip().partition("=")
+        pending = ""
+        if sign:
             found.append((name.strip(), value.strip()))
     return found
 
@@ -157,8 +223,6 @@ def _split(value: str) -> list[str]:
 
 
 def _flags(words: list[tuple[str, str]]) -> list[Flag]:
-    if not words or os.path.basename(words[0][0].lstrip("-@:+!")) not in ("dockerd", "docker", "dockerd-ce"):
-        return []
     found: dict[str, Flag] = {}
     rest = words[1:]
     while rest:
@@ -205,8 +269,9 @@ def without_options_set_by_flags(options: dict[str, t.Any], flags: list[Flag]) -
 
 
 def _flag_text(value: t.Any) -> str:
-    if isinstance(value, dict) and {"Soft", "Hard"} <= set(value):  # a ulimit
-        return f"{value['Soft']}:{value['Hard']}"
+    soft, hard = fields.get(value, "Soft"), fields.get(value, "Hard")
+    if soft is not None and hard is not None:  # a ulimit
+        return f"{soft}:{hard}"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -88,7 +88,7 @@ class Policy(t.NamedTuple):
     def identity(self, path: Path, item: t.Any) -> str:
         if isinstance(item, str) and any(_matches(pattern, path) for pattern in self.keyed_lists):
             return item.partition("=")[0]
-        return canonical(item)
+        return canonical(self.normalize(path, item))
 
     def equal(self, path: Path, one: t.Any, other: t.Any) -> bool:
         if one is ABSENT or other is ABSENT:

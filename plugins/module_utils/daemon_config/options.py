@@ -11,7 +11,7 @@ import json
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import managed_keys
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import fields, managed_keys
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_tree
 
 # The type of each option's value. `any`: dockerd accepts several types.
@@ -59,6 +59,8 @@ _TYPES: dict[str, tuple[type, str]] = {
 _NETWORKS = ("bip", "bip6", "fixed-cidr", "fixed-cidr-v6")
 # Lists of `key=value` items, in which a key may have one value only.
 _KEYED_LISTS = ("exec-opts", "labels", "storage-opts")
+# dockerd does not check the names of these objects, see fields.py.
+_TAKEN_APART = ("proxies",)
 PROXIES = ("http-proxy", "https-proxy", "no-proxy")
 
 # The first versions of dockerd with an option: moby/moby, daemon/config/config.go at the tags from 20.10.0 to 29.7.0.
@@ -185,6 +187,7 @@ def merge_policy(lists: str = "union") -> managed_keys.Policy:
 
 def _normalize(path: managed_keys.Path, value: t.Any) -> t.Any:
     # nvidia-ctk writes an empty `args`, which dockerd ignores. An empty `runtimeArgs` means the same as none.
+    value = fields.canonical(path, value)
     if len(path) == 2 and path[0] == "runtimes" and isinstance(value, dict):
         return {key: item for key, item in value.items() if not (key in ("args", "runtimeArgs") and not item)}
     return value
@@ -284,6 +287,8 @@ def _option_problems(key: str, value: t.Any) -> list[str]:
         json.dumps(value, allow_nan=False)
     except ValueError:
         return [f"{key}: JSON does not allow infinite numbers or NaN. Use a finite number."]
+    if isinstance(value, dict) and key.lower() in _TAKEN_APART:
+        key = key.lower()
     kind = KNOWN_OPTIONS.get(key)
     if kind is None:
         similar = _similar_option(key, _MISSPELLED)
@@ -336,7 +341,7 @@ def _object_problems(key: str, value: dict[str, t.Any]) -> list[str]:
 
 def _runtime_problems(name: str, runtime: dict[str, t.Any]) -> list[str]:
     found = []
-    if not runtime.get("path") and not runtime.get("runtimeType"):
+    if not fields.get(runtime, "path") and not fields.get(runtime, "runtimeType"):
         found.append(f"{name}: the runtime has neither path nor runtimeType. Set one of them.")
     if runtime.get("args"):
         found.append(f"{name}.args: dockerd ignores this key. Use runtimeArgs.")
@@ -349,7 +354,7 @@ def _list_problems(key: str, value: list[t.Any]) -> list[str]:
     if key == "default-address-pools" and not found:
         sizes: dict[t.Any, t.Any] = {}
         for pool in value:
-            base, size = pool.get("base"), pool.get("size")
+            base, size = fields.get(pool, "base"), fields.get(pool, "size")
             if sizes.setdefault(base, size) != size:
                 found.append(f"{key}: {base!r} has two sizes, {sizes[base]} and {size}. Keep one of them.")
     texts = [item for item in value if isinstance(item, str)]

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import fields
+
 
 class DockerInfo(t.NamedTuple):
-    """The part of the answer that modules and roles use. `runtimes` maps names to programs."""
+    """The part of the answer that modules and roles use. `runtimes` maps names to programs.
+
+    A runtime without a program of its own has an empty text.
+    """
 
     server_version: str | None
     runtimes: dict[str, str]
@@ -34,10 +39,7 @@ def read_info(answer: dict[str, t.Any]) -> DockerInfo:
     security = [str(option) for option in answer.get("SecurityOptions") or ()]
     return DockerInfo(
         server_version=answer.get("ServerVersion"),
-        runtimes={
-            name: (runtime or {}).get("path") or (runtime or {}).get("runtimeType") or ""
-            for name, runtime in (answer.get("Runtimes") or {}).items()
-        },
+        runtimes={name: fields.program(runtime) or "" for name, runtime in (answer.get("Runtimes") or {}).items()},
         default_runtime=answer.get("DefaultRuntime"),
         live_restore=answer.get("LiveRestoreEnabled"),
         cgroup_driver=answer.get("CgroupDriver"),

@@ -10,13 +10,14 @@ are changed by community.docker and containers.podman. This file only removes co
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import volumes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import podman_config, volumes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_info import read_info
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.stopped import StoppedEngine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import DOCKER_HOST, EngineError, Run
@@ -70,15 +71,6 @@ def version_key(version: str | None) -> tuple[int, ...]:
 def plain_version(version: str | None) -> str:
     """Return a version without the epoch and the release of the package ("5:27.3.1-1.el9" → "27.3.1")."""
     return ".".join(map(str, version_key(version))) or version or ""
-
-
-def _podman_cdi_dirs(version: str) -> tuple[str, ...]:
-    """Return the directories that Podman reads by default. `podman info` does not show them.
-
-    Podman 5.5 reads only /etc/cdi: containers/podman, vendor/github.com/containers/common/pkg/config/default.go and
-    pkg/specgen/generate/config_linux.go at v5.4.2, v5.5.0, v5.5.2 and v5.6.0.
-    """
-    return ("/etc/cdi",) if version_key(version)[:2] == (5, 5) else ("/etc/cdi", "/var/run/cdi")
 
 
 def environment(entries: Any) -> dict[str, str]:
@@ -215,7 +207,9 @@ class Podman(volumes.Podman):
             self._state = EngineState(
                 name=self.name,
                 version=version,
-                cdi_dirs=_podman_cdi_dirs(version),
+                cdi_dirs=podman_config.cdi_directories(
+                    version_key(version), rootless=bool(security.get("rootless")), environment=os.environ
+                ),
                 runtimes={runtime.get("name") or "": runtime.get("path") or ""},
                 default_runtime=runtime.get("name") or "",
                 cgroup_driver=host.get("cgroupManager") or "",

@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import (
     digests,
     dockerd,
+    fields,
     flags,
     managed_keys,
     record,
@@ -96,8 +97,8 @@ def _missing_runtimes(root: str, content: dict) -> dict[str, str]:
     runtimes = content.get("runtimes")
     found = {}
     for name, entry in runtimes.items() if isinstance(runtimes, dict) else ():
-        path = entry.get("path") if isinstance(entry, dict) else None
-        if isinstance(path, str) and path:
+        path = fields.program(entry)
+        if path:
             candidates = [path] if "/" in path else [f"{folder}/{path}" for folder in _PROGRAMS]
             if not any(os.path.exists(os.path.join(root, candidate.lstrip("/"))) for candidate in candidates):
                 found[name] = path

@@ -21,6 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
     docker_data,
     docker_group,
+    podman_config,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import processes as engine_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
@@ -217,7 +218,8 @@ def observe(
     docker = host["engines"]["docker"]["info"] or {}
     flag = next((flag["value"] for flag in daemon_json["flags"] if flag["key"] == "data-root"), None)
     host["docker_data"] = docker_data.read(root, docker.get("root_dir"), daemon_json["content"] or {}, flag)
-    host["cdi_specs"] = cdi_staleness.observed(root, [*cdi_staleness.DIRECTORIES, *docker.get("cdi_spec_dirs", ())])
+    cdi_directories = [*cdi_staleness.DIRECTORIES, *docker.get("cdi_spec_dirs", ()), *podman_config.configured(root)]
+    host["cdi_specs"] = cdi_staleness.observed(root, cdi_directories)
     host["cri_files"] = cri_files.read(root)
     version = host["driver"]["loaded"] or host["driver"]["on_disk"]
     host["driver_volume"] = predict_volume(version) if predict_volume else None

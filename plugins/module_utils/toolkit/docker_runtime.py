@@ -13,7 +13,7 @@ import os
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import flags, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import fields, flags, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
     DEFAULT_PATH,
@@ -104,7 +104,7 @@ def _foreign(host: Host, state: record.State, of_flags: list[str]) -> str | None
         MANAGER in entry.managers and tuple(leaf.path[:2]) == ("runtimes", NAME)
         for leaf, entry in state.record.entries.items()
     )
-    path = there.get("path") if isinstance(there, dict) else None
+    path = fields.program(there)
     # The program of an earlier installation is gone.
     is_missing = NAME in host["docker_daemon_json"].get("missing_runtimes", {}) and str(path).startswith("/")
     if ours or is_missing or os.path.basename(str(path)) != os.path.basename(PATH):

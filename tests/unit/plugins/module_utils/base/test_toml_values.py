@@ -39,6 +39,9 @@ name = "one \\"quoted\\" \\u00e9 \\U0001F600"
 name = "two"
 [plugins.list.below]
 x = true
+[engine]
+cdi_spec_dirs = ["/srv/cdi", {append = true}, {}]
+table = { "a b" = [1], c.d = 'x' }
 """
 
 
@@ -61,8 +64,8 @@ def test_invalid_text_is_an_error_that_names_the_line(text, line):
 
 def test_other_values_are_none_without_tomllib():
     assert toml_values.read_plain("a = 1.5\nb = 1979-05-27\nc = 2") == {"a": None, "b": None, "c": 2}
-    with pytest.raises(TomlValueError):
-        toml_values.read_plain("a = {b = 1}")
+    with pytest.raises(TomlValueError, match="line 2"):
+        toml_values.read_plain('x = 1\na = """\ntext"""')
 
 
 TEXT = "ab \"\\'é#[]=,"

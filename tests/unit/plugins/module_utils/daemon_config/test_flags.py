@@ -105,6 +105,46 @@ def test_flags_are_read_from_the_unit(tmp_path: Path, files: dict[str, str], exp
     assert flags.unit_flags(str(tmp_path)) == expected
 
 
+PLACE = "/etc/systemd/system/docker.service"
+LIVE, MTU = Flag("--live-restore", "live-restore", True, PLACE), Flag("--mtu 1400", "mtu", 1400, PLACE)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "/usr/bin/dockerd \\\n  # keep containers\n  --live-restore \\\n; also a comment\n  --mtu 1400",
+        "/usr/bin/env GODEBUG=x2 -u HTTP_PROXY /usr/bin/dockerd --live-restore --mtu 1400",
+        "-/usr/bin/taskset -c 0-3 /usr/bin/nice -n 5 dockerd --live-restore --mtu 1400",
+        "/bin/sh -c 'exec /usr/bin/dockerd --live-restore --mtu 1400'",
+        "/bin/sh -ec 'sleep 1; ulimit -n 4096 && exec dockerd --live-restore --mtu 1400 >>/var/log/docker 2>&1'",
+        "/usr/bin/env /bin/bash -c 'dockerd $OPTIONS'\nEnvironment=\"OPTIONS=--live-restore --mtu 1400\"",
+        "/usr/bin/numactl --cpunodebind=0 -- /usr/bin/dockerd --live-restore --mtu 1400",
+    ],
+)
+def test_flags_are_read_however_the_unit_starts_dockerd(tmp_path: Path, command: str) -> None:
+    write(tmp_path, {PLACE: f"[Service]\nExecStart={command}\n"})
+    assert flags.unit_flags(str(tmp_path)) == [LIVE, MTU]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["/opt/start-docker", "/bin/sh -c 'exec dockerd $(cat /etc/docker/flags)'", "/bin/sh -c 'dockerd $FLAGS'"],
+)
+def test_flags_that_only_a_script_knows_are_those_of_the_running_dockerd(tmp_path: Path, command: str) -> None:
+    write(
+        tmp_path,
+        {
+            PLACE: f"[Service]\nExecStart={command}\n",
+            "/proc/4/cmdline": "dockerd\0--debug\0",
+            "/proc/4/cgroup": "0::/system.slice/other.service\n",
+            "/proc/17/cmdline": "/usr/bin/dockerd\0--live-restore\0--mtu\0001400\0",
+            "/proc/17/cgroup": "0::/system.slice/docker.service\n",
+        },
+    )
+    place = "the command line of process 17"
+    assert flags.unit_flags(str(tmp_path)) == [LIVE._replace(place=place), MTU._replace(place=place)]
+
+
 # The unit of Amazon Linux 2023. Its second ExecStartPre writes runtimes.env.
 AMAZON_UNIT = """
 [Service]

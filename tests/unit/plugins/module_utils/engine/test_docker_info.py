@@ -24,7 +24,7 @@ ANSWER = {
 def test_info_is_read():
     info = read_info(ANSWER)
     assert info.server_version == "26.1.5"
-    assert info.runtimes == {"runc": "runc", "kata": "io.containerd.kata.v2", "other": ""}
+    assert info.runtimes == {"runc": "runc", "kata": "", "other": ""}
     assert (info.swarm, info.rootless, info.selinux) == (True, True, False)
     assert (info.storage_driver, info.images) == ("overlayfs", 12)
 
