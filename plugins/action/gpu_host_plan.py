@@ -23,6 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import ima
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.image import Adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reload_settings
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
@@ -105,6 +106,8 @@ class ActionModule(ActionBase):
         self._rejected_sources: dict[str, str] = {}
         # The facts that the program of the observation gathered.
         self._facts: dict[str, Any] | None = None
+        # The GPU facts before a planned reload of the driver.
+        self._settings: dict[str, Any] | None = None
         # What the modules reported besides their results.
         self._discovered: dict[str, Any] = {}
         self._notices: dict[str, list[Any]] = {"warnings": [], "deprecations": []}
@@ -148,6 +151,10 @@ class ActionModule(ActionBase):
             # The distribution may have no suitable engine. Docker's repository is another question.
             asked, question = question, site_plan.query(parts)
             question = None if question == asked else question
+        if options["first_plan"] and not errors and site_plan.reloads_driver(parts):
+            self._settings = self._gpu_settings(host)
+            parts = self._parts(host, values, selected, answer)
+            errors = site_plan.errors(host, parts, options["requires_root"])
         facts = None
         if options["first_plan"] and not errors and site_plan.needs_facts(host, values, parts):
             facts = self._gpu_facts(host)
@@ -333,16 +340,28 @@ class ActionModule(ActionBase):
             dependencies=(answer or {}).get("dependencies"),
             rejected_sources=self._rejected_sources,
             facts=facts,
+            settings=self._settings,
             cdi_program=cdi_program.digest,
         )
         return site_plan.plan(context, selected)
 
     def _gpu_facts(self, host: dict[str, Any]) -> dict[str, Any]:
-        """Return the facts of the observation's program, or run the action plugin of nvidia_gpu_facts."""
+        """Return the facts of the observation's program, or those of module nvidia_gpu_facts."""
         if self._facts is not None:
             return self._facts
+        return self._run_facts(host, _FACTS_OPTIONS["gather_subset"])
+
+    def _gpu_settings(self, host: dict[str, Any]) -> dict[str, Any]:
+        """Return the GPU facts with the settings that a reload of the driver drops."""
+        try:
+            return self._run_facts(host, list(reload_settings.SUBSETS))
+        except Failure as failure:
+            return {"nvidia_gpu_state": "error", "nvidia_gpu_state_reason": str(failure)}
+
+    def _run_facts(self, host: dict[str, Any], subsets: list[str]) -> dict[str, Any]:
+        """Run the action plugin of nvidia_gpu_facts."""
         task = self._task.copy()
-        task.args = {"gather_subset": _FACTS_OPTIONS["gather_subset"]}
+        task.args = {"gather_subset": subsets}
         task.action = FACTS
         action = self._shared_loader_obj.action_loader.get(
             FACTS,

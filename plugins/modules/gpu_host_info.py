@@ -154,9 +154,9 @@ host:
         - NVIDIA's PCI functions (C(pci_devices)), the addresses of GPUs (C(gpus)) and NVSwitches (C(nvswitches)), the
           device IDs of the GPUs (C(device_ids)), the GPUs that are vGPUs of a hypervisor (C(vgpus), each with
           C(address) and the C(manager_version) of the vGPU manager, if it is known), the GPUs that are assigned to
-          virtual machines (C(gpus_of_guests)), the GPUs that option C(NVreg_ExcludedGpus) of the loaded module excludes
-          (C(gpus_excluded)), and the InfiniBand devices that manage NVLink 5 switches (C(nvlink5_switches)). This host
-          uses only C(gpus).
+          virtual machines (C(gpus_of_guests)), the GPUs that option C(NVreg_ExcludedGpus) of the loaded module
+          excludes (C(gpus_excluded)), MIG instances by the minor number of their GPU (C(mig_instances)), and the
+          InfiniBand devices that manage NVLink 5 switches (C(nvlink5_switches)). This host uses only C(gpus).
       type: dict
       sample:
         gpus: ["0000:3b:00.0"]
@@ -164,6 +164,7 @@ host:
         vgpus: []
         gpus_of_guests: []
         gpus_excluded: []
+        mig_instances: [gpu0/gi1]
         nvswitches: []
         nvlink5_switches: []
         pci_devices: []

@@ -472,6 +472,11 @@ ansible_facts:
           returned: when the subset V(identity) is gathered
           type: str
           sample: "580.95.05"
+        accounting_mode:
+          description: Whether the driver records the resources that processes use.
+          returned: when the subset V(identity) is gathered
+          type: bool
+          sample: false
         virtualization_mode:
           description: One of V(none), V(passthrough), V(vgpu), V(host_vgpu) and V(host_vsga).
           returned: when the subset V(identity) is gathered

@@ -79,6 +79,7 @@ class Nvidia(TypedDict):
     vgpus: list[Vgpu]
     gpus_of_guests: list[str]
     gpus_excluded: list[str]
+    mig_instances: list[str]
     nvswitches: list[str]
     nvlink5_switches: list[str]
 

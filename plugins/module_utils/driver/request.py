@@ -51,6 +51,7 @@ class Request(repository_variables.RepositoryVariables):
     )
     secure_boot_key_enrolled: bool = variable(False)
     activate: bool = variable(True)
+    reload_loses_settings: bool = variable(False)
     reboot_policy: str = variable("never", choices=("never", "when_required"))
     reboot_timeout: int = variable(900, minimum=1)
     lock_timeout: int = variable(600, minimum=0)

@@ -204,6 +204,8 @@ class Plan(Resolution):
     # The steps of the role that have something to do, and whether any has.
     steps: dict[str, bool] = dataclasses.field(default_factory=dict)
     acts: bool = False
+    # Whether the run reloads the loaded modules, possibly after another step.
+    reloads: bool = False
     # The actions as text.
     summary: list[str] = dataclasses.field(default_factory=list)
 

@@ -171,6 +171,7 @@ def _identity(gpu: Handle) -> dict:
         "inforom_power_version": text(gpu.call("nvmlDeviceGetInforomVersion", 2)),
         "gsp_firmware_enabled": gpu.gsp_firmware_enabled(),
         "gsp_firmware_version": text(member(firmware, "value")),
+        "accounting_mode": flag(gpu.call("nvmlDeviceGetAccountingMode")),
         "virtualization_mode": virtualization,
         "vgpu_license": _vgpu_license(gpu) if virtualization == "vgpu" else None,
         "display_attached": flag(gpu.call("nvmlDeviceGetDisplayMode")),

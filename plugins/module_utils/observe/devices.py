@@ -31,9 +31,17 @@ def nvidia(root: str, functions: list[dict]) -> dict:
         "vgpus": list(filter(None, (hardware_vgpu.read(root, gpu) for gpu in gpus))),
         "gpus_of_guests": [function["address"] for function in guests if function["kind"] == "gpu"],
         "gpus_excluded": excluded,
+        "mig_instances": _mig_instances(root),
         "nvswitches": switches or listing(root, "/proc/driver/nvidia-nvswitch/devices"),
         "nvlink5_switches": _nvlink5_switches(root, functions) if own else [],
     }
+
+
+def _mig_instances(root: str) -> list[str]:
+    """Return the MIG instances that the kernel module shows, by the minor number of their GPU: gpu0/gi1."""
+    base = "/proc/driver/nvidia/capabilities"
+    gpus = [name for name in listing(root, base) if name.startswith("gpu")]
+    return [f"{gpu}/{name}" for gpu in gpus for name in listing(root, f"{base}/{gpu}/mig") if name.startswith("gi")]
 
 
 def _nvlink5_switches(root: str, functions: list[dict]) -> list[str]:

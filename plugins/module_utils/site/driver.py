@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal, platform_data, reboot
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
+    driver_removal,
+    platform_data,
+    reboot,
+    reload_settings,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
@@ -30,12 +35,20 @@ def present(
     dependencies: dict | None = None,
     rejected_sources: Mapping[str, str] | None = None,
     is_controller: bool,
+    settings: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of the part that installs the driver."""
+    """Return the fields of the part that installs the driver.
+
+    `settings`: the GPU facts with the settings that a reload would drop, or None if they have not been read.
+    """
     data = platform_data.complete(platform, host["os"])
     result = driver_plan.plan(
         host, values, data, versions, streams, dependencies=dependencies, rejected_sources=rejected_sources
     )
+    result.reloads = not result.errors and reload_settings.is_planned(host, request, result)
+    if result.reloads:
+        reload_settings.report(host, request, result, settings)
+        result.summary += [] if result.todo.modules["unload"] else ["reload the kernel modules"]
     is_answered = versions is not None and result.rejected_sources == (rejected_sources or {})
     decision: dict[str, Any] = {"reasons": [], "ids": [], "go": False, "why_not": None, "attempt": ""}
     has_old_record = verifies = False

@@ -77,6 +77,8 @@ class Context:
     rejected_sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # The GPU facts of this run. They are read only if the driver stays as it is.
     facts: dict[str, Any] | None = None
+    # The GPU facts before a planned reload of the driver, with the settings that it drops.
+    settings: dict[str, Any] | None = None
     # Returns the digest of the program that writes the CDI specification. The controller builds it only if needed.
     cdi_program: Callable[[], str | None] = lambda: None
 
@@ -137,6 +139,11 @@ def needs_facts(host: Host, values: Values, parts: Mapping[str, Part]) -> bool:
     if not is_driver_wanted(host, values) or driver.get("installs") or driver.get("next_loaded", loaded) != loaded:
         return False
     return (bool(_WITH_FACTS & {*parts}) and bool(loaded)) or bool(_plan_of(parts, "verify").get("applies"))
+
+
+def reloads_driver(parts: Mapping[str, Part]) -> bool:
+    """Return whether the run reloads the driver, so that the plan depends on the settings of the GPUs."""
+    return bool(_plan_of(parts, "nvidia_driver").get("reloads"))
 
 
 def can_need_facts(parts: Iterable[str]) -> bool:
@@ -212,6 +219,7 @@ def _driver(context: Context, _parts: Mapping[str, Part]) -> Part:
             dependencies=context.dependencies,
             rejected_sources=context.rejected_sources,
             is_controller=context.is_controller,
+            settings=context.settings,
         )
     )
 

@@ -104,6 +104,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             "vgpus": [],
             "gpus_of_guests": [],
             "gpus_excluded": [],
+            "mig_instances": [],
             "nvswitches": [],
             "nvlink5_switches": [],
             "pci_devices": [],

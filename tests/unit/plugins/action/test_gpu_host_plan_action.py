@@ -347,6 +347,48 @@ def test_a_number_of_seconds_is_accepted(host, value):
     assert "failed" not in host.run(dlami(), parts=[ENGINE], adopt=True, cloud_init_timeout=value)
 
 
+def outdated() -> dict:
+    """Describe an idle host whose driver was upgraded while it was loaded."""
+    return converged(driver={"loaded": "535.261.03"}, modules_loaded=["nvidia", "nvidia_uvm"])
+
+
+def with_power_limit(limit: float) -> dict:
+    """Return facts of a GPU whose default power limit is 400 W."""
+    gpu = {**FACTS["nvidia_gpus"][0], "power": {"limit_w": limit, "default_limit_w": 400.0}}
+    return {"changed": False, "ansible_facts": {**FACTS, "nvidia_gpus": [gpu]}}
+
+
+def test_the_settings_of_the_gpus_are_read_before_a_reload(host):
+    host.facts = with_power_limit(400.0)
+    result = host.run(outdated(), parts=[DRIVER])
+    assert host.modules == [OBSERVE, GPU_FACTS]
+    assert host.arguments(GPU_FACTS) == [{"gather_subset": ["!all", "identity", "power", "clocks"]}]
+    assert "failed" not in result
+    # These facts are stale after the reload.
+    assert "ansible_facts" not in result
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_reload_that_loses_a_setting_fails_before_any_change(host, check_mode):
+    host.facts = with_power_limit(300.0)
+    result = host.run(outdated(), parts=[DRIVER], check_mode=check_mode)
+    assert "power limit 300 W" in result["msg"]
+    allowed = {"nvidia_driver_reload_loses_settings": True}
+    assert "failed" not in host.run(outdated(), parts=[DRIVER], variables=allowed, check_mode=check_mode)
+
+
+def test_settings_that_cannot_be_read_do_not_fail_the_plan(host):
+    host.facts = {"failed": True, "msg": "no pynvml"}
+    result = host.run(outdated(), parts=[DRIVER])
+    (driver,) = result["changes"]
+    assert any("cannot be read now" in reason and "no pynvml" in reason for reason in driver["reasons"])
+
+
+def test_later_plans_of_a_run_do_not_read_the_settings(host):
+    host.run(outdated(), parts=[DRIVER], first_plan=False)
+    assert host.modules == [OBSERVE]
+
+
 def booting(there: dict, state: str = "running") -> dict:
     """Describe the host while cloud-init runs."""
     return {**there, "image": {**there["image"], "cloud_init": {"state": state, "errors": []}}}

@@ -129,6 +129,12 @@ def test_gpus_that_a_module_option_excludes_are_not_gpus_of_the_host(tree):
     assert len(nvidia["pci_devices"]) == 2
 
 
+def test_mig_instances_are_read_from_the_kernel_module(tree):
+    for path in ("mig/config", "mig/monitor", "gpu0/mig/gi1/access", "gpu0/mig/gi1/ci0/access", "gpu3/mig/gi13/access"):
+        tree.file(f"proc/driver/nvidia/capabilities/{path}", "DeviceFileMinor: 3\n")
+    assert observe(tree)["nvidia"]["mig_instances"] == ["gpu0/gi1", "gpu3/gi13"]
+
+
 OTHERS = [
     ("0x1d0f", "0x7064", "0x088000", "neuron", "Inferentia"),
     ("0x1d0f", "0x7067", "0x088000", "neuron", "Inferentia"),
