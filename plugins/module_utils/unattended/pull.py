@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Configure this host with ansible-pull, and write the outcome to a file.
+"""Configure this host from a pinned commit of its site repository, and write the outcome to a file.
 
 gpufleet-pull.service runs this program. It needs only Python 3.9 and git. The user data of the host contains it.
 """
@@ -38,10 +38,9 @@ RUN_LIMIT = 3 * 3600
 # The locks for which dpkg and `apt-get update` do not wait.
 LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock")
 LOCK_LIMIT, LOCK_POLL = 600, 5
-# No program ends with this status.
-NO_FILE = 256
-# Our reference in the repository. It is set after a fetch, and fetches do not prune it.
-PIN = "refs/gpufleet/pin"
+# Our references in the repository. No name of a branch or a tag of the server can get there. PIN is set after a fetch.
+NAMES = "refs/gpufleet"
+PIN, TAG = f"{NAMES}/pin", f"{NAMES}/tag"
 # The types of the settings.
 SETTING_TYPES = {
     **dict.fromkeys(("repository", "revision", "playbook", "inventory", "collection", "python"), str),
@@ -59,6 +58,8 @@ INVENTORY = """gpu_hosts:
   hosts:
     localhost: {ansible_connection: local, ansible_python_interpreter: /usr/bin/python3}
 """
+# git's message if the server does not have a reference.
+NO_REFERENCE = re.compile(r"couldn't find remote ref", re.IGNORECASE)
 # Messages of git and ansible-galaxy about a revision or a version that does not exist.
 NO_SUCH_PIN = re.compile(
     r"reference is not a tree|not our ref|did not match any file|failed to checkout|could not satisfy|"
@@ -87,7 +88,7 @@ class Pull:
         self.settings, self.state = settings, state
         self.python = f"{state}/venv/bin/python"
         self.collections = f"{state}/collections"
-        # The repository with everything that was fetched, and the working tree for ansible-pull.
+        # The repository with everything that was fetched, and the working tree of the pinned commit.
         self.repository, self.site = f"{state}/repository.git", f"{state}/site"
         # The programs of the environment are not in PATH, so that tasks find the same programs as in a push run.
         self.programs = f"{state}/venv/bin"
@@ -129,13 +130,15 @@ class Pull:
         self._require_programs()
         commit = self._commit()
         self._install()
-        status, output = self._pull(commit)
-        if status and "\nPLAY [" not in output and self._is_damaged():
+        problem = self._check_out(commit)
+        if problem and self._is_damaged():
             self._require_fetched(self._replace())
             commit = self._commit()
-            status, output = self._pull(commit)
-        if status == NO_FILE:
-            raise Failure("invalid", output)
+            problem = self._check_out(commit)
+        if problem:
+            raise Failure("failed", f"commit {commit} of the repository cannot be checked out: {problem}")
+        self._require_files(commit)
+        status, output = self._run_playbook()
         recap = RECAP.findall(output)
         if status:
             # The message of a task can contain secrets, and everybody can read the outcome.
@@ -147,23 +150,47 @@ class Pull:
         changed = sum(int(numbers[1]) for numbers in recap)
         return {"state": "changed" if changed else "unchanged", "changed": changed, "commit": commit, "reason": None}
 
-    def _pull(self, commit: str) -> tuple[int, str]:
-        """Run the playbook of a commit. Return the status of ansible-pull and its output, or NO_FILE and a message."""
-        # Ansible ignores an inventory that does not exist.
+    def _check_out(self, commit: str) -> str | None:
+        """Make the working tree of a commit. Return why this failed, or None."""
+        create_private(self.site)  # a killed git can leave a broken working tree
+        repository = ["config", "remote.origin.url", self.settings["repository"]]  # for relative URLs of submodules
+        fetch = ["fetch", "--quiet", "--no-tags", f"file://{self.repository}", f"+{PIN}:{PIN}"]
+        for arguments in (["init", "--quiet"], repository, fetch, ["checkout", "--quiet", "--detach", commit]):
+            status, output = self._do(["git", "-C", self.site, *arguments])
+            if status:
+                return first_error(output)
+        status, output = self._do(["git", f"--git-dir={self.site}/.git", "rev-parse", "--verify", "HEAD"])
+        if status or output.strip() != commit:
+            return first_error(output) if status else f"git checked out {output.strip()}"
+        if os.path.exists(f"{self.site}/.gitmodules"):
+            status, output = self._do(
+                ["git", "-C", self.site, "submodule", "--quiet", "update", "--init", "--recursive"]
+            )
+            if status:
+                raise Failure("unavailable", f"a submodule of the repository cannot be read: {first_error(output)}")
+        return None
+
+    def _require_files(self, commit: str) -> None:
+        """Fail if the commit lacks the playbook or the inventory. Ansible ignores an inventory that does not exist."""
         for name in ("playbook", "inventory"):
             if self.settings[name] and not self._has(commit, os.path.normpath(self.settings[name])):
-                return NO_FILE, (
+                raise Failure(
+                    "invalid",
                     f"commit {commit} of the repository has no file {self.settings[name]}. Correct unattended_{name}, "
-                    f"which is {name} in {SETTINGS}."
+                    f"which is {name} in {SETTINGS}.",
                 )
-        create_private(self.site)  # a killed git can leave a broken working tree
+
+    def _run_playbook(self) -> tuple[int, str]:
+        """Run the playbook of the working tree. Return the status of ansible-playbook and its output."""
         inventory = f"{self.state}/inventory.yml"
         write(inventory, INVENTORY)
-        argv = [f"{self.programs}/ansible-pull", "--url", f"file://{self.repository}", "--checkout", commit, "--full"]
-        argv += ["--directory", self.site, "--limit", "localhost", "--inventory", inventory]
+        argv = [f"{self.programs}/ansible-playbook", "--connection", "local", "--limit", "localhost"]
+        argv += ["--inventory", inventory]
         if self.settings["inventory"]:
             argv += ["--inventory", f"{self.site}/{self.settings['inventory']}"]
-        return self._do([*argv, self.settings["playbook"]], to_journal=True)
+        # In this directory, Ansible reads the ansible.cfg of the repository.
+        argv.append(f"{self.site}/{self.settings['playbook']}")
+        return self._do(argv, to_journal=True, directory=self.site)
 
     def _has(self, commit: str, path: str) -> bool:
         """Return whether a commit has a file or a directory."""
@@ -172,7 +199,8 @@ class Pull:
         parts = path.split("/")
         parents = ["/".join(parts[:count]) for count in range(1, len(parts))]
         # git does not look into symbolic links (mode 120000) and submodules (160000).
-        return bool(parents and re.search(r"^1[26]0000 ", self._git("ls-tree", commit, *parents)[1], re.MULTILINE))
+        status, output = self._git("ls-tree", commit, *parents) if parents else (1, "")
+        return status == 0 and bool(re.search(r"^1[26]0000 ", output, re.MULTILINE))
 
     def _require_programs(self) -> None:
         """Install what cloud-init could not install, for example because a mirror did not answer."""
@@ -199,16 +227,23 @@ class Pull:
         url, revision = self.settings["repository"], self.settings["revision"]
         is_commit = bool(COMMIT.fullmatch(revision))
         # A killed fetch can leave a commit without its files, so that the commit itself proves nothing.
-        if is_commit and self._git("rev-parse", "--verify", "--quiet", PIN)[1].strip() == revision:
+        if is_commit and self._git("rev-parse", "--verify", "--quiet", PIN) == (0, f"{revision}\n"):
             return revision
-        self._require_fetched(self._fetch())
-        name = f"{revision if is_commit else f'refs/tags/{revision}'}^{{commit}}"
-        status, output = self._git("rev-parse", "--verify", "--quiet", name)
+        found = self._fetch()
+        kind = "commit" if is_commit else "tag"
+        missing = f"the repository {url} has no {kind} {revision}. Push it, or pin another {kind}."
+        if found[0] and not is_commit and NO_REFERENCE.search(found[1]):
+            raise Failure("invalid", missing)
+        self._require_fetched(found)
+        # git reads 40 digits as an object, also if a branch or a tag has this name.
+        status, output = self._git("rev-parse", "--verify", "--quiet", f"{revision if is_commit else TAG}^{{commit}}")
         if status:
-            kind = "commit" if is_commit else "tag"
-            raise Failure("invalid", f"the repository {url} has no {kind} {revision}. Push it, or pin another {kind}.")
-        self._git("update-ref", PIN, output.strip())
-        return output.strip()
+            raise Failure("invalid", missing)
+        commit = output.strip()
+        status, output = self._git("update-ref", PIN, commit)
+        if status:
+            raise Failure("failed", f"git cannot pin commit {commit}: {first_error(output)}")
+        return commit
 
     def _git(self, *arguments: str) -> tuple[int, str]:
         return self._do(["git", f"--git-dir={self.repository}", *arguments])
@@ -219,7 +254,7 @@ class Pull:
             raise Failure("unavailable", reason)
 
     def _fetch(self) -> tuple[int, str]:
-        """Fetch all branches and tags. Return the status and the output of git."""
+        """Fetch the pinned revision. Return the status and the output of git."""
         if self._git("rev-parse", "--git-dir")[0]:
             return self._replace()
         for path in glob.glob(f"{self.repository}/**/*.lock", recursive=True):
@@ -231,16 +266,27 @@ class Pull:
         """Fetch into a new repository. It replaces the former one only after the fetch."""
         new = f"{self.repository}.new"
         create_private(new)
-        self._do(["git", f"--git-dir={new}", "init", "--quiet", "--bare"])
-        status, output = self._fetch_into(new)
+        status, output = self._do(["git", f"--git-dir={new}", "init", "--quiet", "--bare"])
+        if status == 0:
+            status, output = self._fetch_into(new)
         if status == 0:
             shutil.rmtree(self.repository, ignore_errors=True)
             os.rename(new, self.repository)
         return status, output
 
     def _fetch_into(self, repository: str) -> tuple[int, str]:
-        references = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"]
-        options = ["--quiet", "--force", "--prune"]
+        """Fetch only the pinned revision, into our own names: a branch can have the name of a tag or a commit."""
+        revision = self.settings["revision"]
+        if not COMMIT.fullmatch(revision):
+            return self._fetch_references(repository, f"+refs/tags/{revision}:{TAG}")
+        status, output = self._fetch_references(repository, f"+{revision}:{NAMES}/commit")
+        if status == 0:
+            return status, output
+        # Some servers refuse to send a commit that is not the last one of a branch.
+        return self._fetch_references(repository, f"+refs/heads/*:{NAMES}/heads/*", f"+refs/tags/*:{NAMES}/tags/*")
+
+    def _fetch_references(self, repository: str, *references: str) -> tuple[int, str]:
+        options = ["--quiet", "--force", "--no-tags", "--prune"]
         return self._do(["git", f"--git-dir={repository}", "fetch", *options, self.settings["repository"], *references])
 
     def _is_damaged(self) -> bool:
@@ -283,22 +329,25 @@ class Pull:
         os.sync()  # after a power failure, the marker must not outlive what it stands for
         write(marker, json.dumps(wanted))
 
-    def _do(self, argv: list[str], *, to_journal: bool = False) -> tuple[int, str]:
-        """Return the status of a program, and its output with its errors. `to_journal`: print each line at once."""
+    def _do(self, argv: list[str], *, to_journal: bool = False, directory: str | None = None) -> tuple[int, str]:
+        """Return the status of a program, and its output, or its errors if it failed.
+
+        `to_journal`: print each line at once, and return only the output. The errors go to the journal.
+        """
         say(f"running {' '.join(argv[:3])}")
         options = {
             "env": self.environment,
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
-            "stderr": subprocess.STDOUT,
             "encoding": "utf-8",
             "errors": "replace",
+            "cwd": directory,
         }
         limit = None if argv[0] in PACKAGE_MANAGERS else LIMIT
         try:
             if not to_journal:
-                done = subprocess.run(argv, check=False, timeout=limit, **options)
-                return done.returncode, done.stdout
+                done = subprocess.run(argv, check=False, timeout=limit, stderr=subprocess.PIPE, **options)
+                return done.returncode, done.stdout if done.returncode == 0 or not done.stderr.strip() else done.stderr
             lines = []
             with subprocess.Popen(argv, **options) as process:
                 try:
@@ -366,7 +415,7 @@ def first_error(output: str) -> str:
 
 
 def failed_task(output: str, status: int) -> str:
-    """Return which task failed, or the status of ansible-pull if no task did."""
+    """Return which task failed, or the status of ansible-playbook if no task did."""
     task = failed = before = ""
     for line in output.splitlines():
         found = TASK.match(line)
@@ -380,7 +429,7 @@ def failed_task(output: str, status: int) -> str:
     recap = RECAP.findall(output)
     if recap and not any(int(number) for numbers in recap for number in numbers[2:]):
         failed = ""
-    return f"task '{failed}' failed" if failed else f"ansible-pull ended with status {status}"
+    return f"task '{failed}' failed" if failed else f"ansible-playbook ended with status {status}"
 
 
 def last_error(output: str) -> str:

@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended.request 
 LIMIT = 16 * 1024
 _SERVICE = """# Written by playbook gpufleet.hosts.user_data.
 [Unit]
-Description=Configure this host with ansible-pull
+Description=Configure this host as a GPU host
 Documentation=https://github.com/gpufleet/hosts/blob/main/docs/aws.md
 Wants=network-online.target
 After=network-online.target cloud-final.service
@@ -32,7 +32,7 @@ TimeoutStopSec=90
 """
 _TIMER = """# Written by playbook gpufleet.hosts.user_data.
 [Unit]
-Description=Configure this host with ansible-pull regularly
+Description=Configure this host as a GPU host regularly
 
 [Timer]
 OnBootSec=3min

@@ -46,12 +46,12 @@ class Host(pull.Pull):
         super().__init__({**SETTINGS, **settings}, str(state))
         self.answers = {
             "rev-parse": [(0, f"{COMMIT}\n")],
-            "ansible-pull": [(0, RECAP.format(3))],
+            "ansible-playbook": [(0, RECAP.format(3))],
             **(answers or {}),
         }
         self.commands = []
 
-    def _do(self, argv, *, to_journal=False):
+    def _do(self, argv, *, to_journal=False, directory=None):
         self.commands.append(argv)
         name = argv[2] if argv[0] == "git" else os.path.basename(argv[0])
         found = self.answers.get(name, [(0, "")])
@@ -77,15 +77,16 @@ def waits(monkeypatch):
 
 @pytest.mark.parametrize(("changed", "state"), [(3, "changed"), (0, "unchanged")])
 def test_the_outcome_has_the_changes_and_the_commit(tmp_path, changed, state):
-    outcome = Host(tmp_path, {"ansible-pull": [(0, RECAP.format(changed))]}).run()
+    outcome = Host(tmp_path, {"ansible-playbook": [(0, RECAP.format(changed))]}).run()
     assert outcome == {"state": state, "changed": changed, "commit": COMMIT, "reason": None, "attempts": 1}
 
 
 def test_the_commit_of_the_tag_is_checked_out_for_this_host_only(tmp_path):
     host = Host(tmp_path, inventory="inventory/hosts.yml")
     host.run()
-    pulled = next(argv for argv in host.commands if argv[0].endswith("/ansible-pull"))
-    assert pulled[pulled.index("--checkout") + 1] == COMMIT
+    pulled = next(argv for argv in host.commands if argv[0].endswith("/ansible-playbook"))
+    assert ["git", "-C", f"{tmp_path}/site", "checkout", "--quiet", "--detach", COMMIT] in host.commands
+    assert pulled[-1] == f"{tmp_path}/site/site.yml"
     assert pulled[pulled.index("--limit") + 1] == "localhost"
     assert [pulled[at + 1] for at, word in enumerate(pulled) if word == "--inventory"] == [
         f"{tmp_path}/inventory.yml",
@@ -150,7 +151,7 @@ def test_an_unreachable_repository_is_tried_again_with_longer_waits(tmp_path, wa
     assert (outcome["state"], outcome["attempts"], waits) == ("unavailable", 3, [10, 20])
     assert "https://git.example/site.git cannot be read" in outcome["reason"]
     assert "u:p@" not in outcome["reason"]
-    assert host.count("ansible-pull") == host.count("ansible-galaxy") == 0
+    assert host.count("ansible-playbook") == host.count("ansible-galaxy") == 0
 
 
 def test_a_wait_has_a_maximum(tmp_path, waits):
@@ -188,7 +189,7 @@ def test_a_missing_playbook_or_inventory_is_said_before_anything_runs(tmp_path, 
         f"commit {head} of the repository has no file other/hosts.yml. Correct unattended_{name}, which is {name} in "
         "/etc/gpufleet/pull.json."
     )
-    assert host.count("ansible-pull") == 0
+    assert host.count("ansible-playbook") == 0
 
 
 @pytest.mark.parametrize("path", ["./site.yml", "envs/", "envs", "envs//hosts.yml", "linked/hosts.yml"])
@@ -213,20 +214,20 @@ FAILED = RECAP.format(1).replace("failed=0", "failed=1")
         # A section `always`, or handlers that run in any case.
         (FIRST + FATAL + SECOND + ITEM + ITEM + "...ignoring\n" + FAILED, "task 'driver : First' failed"),
         (FIRST + FATAL + "...ignoring\n" + SECOND + FATAL + FAILED, "task 'driver : Second' failed"),
-        (FIRST + FATAL + "...ignoring\n", "ansible-pull ended with status 2"),
+        (FIRST + FATAL + "...ignoring\n", "ansible-playbook ended with status 2"),
         # A section `rescue`.
-        (FIRST + FATAL + SECOND + "ok: [localhost]\n" + RECAP.format(1), "ansible-pull ended with status 2"),
+        (FIRST + FATAL + SECOND + "ok: [localhost]\n" + RECAP.format(1), "ansible-playbook ended with status 2"),
     ],
 )
 def test_a_failed_playbook_names_the_task_but_no_message(tmp_path, waits, output, text):
-    outcome = Host(tmp_path, {"ansible-pull": [(2, "\nPLAY [all] ***\n" + output)]}).run()
+    outcome = Host(tmp_path, {"ansible-playbook": [(2, "\nPLAY [all] ***\n" + output)]}).run()
     assert (outcome["state"], waits) == ("failed", [])
     assert outcome["reason"].startswith(f"{text}. journalctl")
     assert "hunter2" not in outcome["reason"]
 
 
 def test_a_playbook_without_a_play_for_the_host_fails(tmp_path):
-    outcome = Host(tmp_path, {"ansible-pull": [(0, "skipping: no hosts matched\n")]}).run()
+    outcome = Host(tmp_path, {"ansible-playbook": [(0, "skipping: no hosts matched\n")]}).run()
     assert (outcome["state"], outcome["reason"]) == ("failed", "site.yml has no play for localhost")
 
 
@@ -284,6 +285,9 @@ def test_a_package_manager_is_not_killed(tmp_path, monkeypatch, program, limit):
     assert limits == [limit]
 
 
+IDENTITY = ["-c", "user.name=Test", "-c", "user.email=test@example.com"]
+
+
 @pytest.fixture
 def repository(tmp_path):
     """A git repository with one commit and tag v1."""
@@ -293,12 +297,11 @@ def repository(tmp_path):
     (work / "envs").mkdir()
     (work / "envs/hosts.yml").write_text("all:\n")
     (work / "linked").symlink_to("envs")
-    identity = ["-c", "user.name=Test", "-c", "user.email=test@example.com"]
     for argv in (
         ["init", "--quiet", "--initial-branch=main"],
         ["add", "."],
-        [*identity, "commit", "--quiet", "--message=first"],
-        [*identity, "tag", "--annotate", "--message=first", "v1"],
+        [*IDENTITY, "commit", "--quiet", "--message=first"],
+        [*IDENTITY, "tag", "--annotate", "--message=first", "v1"],
     ):
         subprocess.run(["git", *argv], cwd=work, check=True)
     return f"file://{work}", git(work, "rev-parse", "HEAD").decode().strip()
@@ -365,13 +368,14 @@ def test_a_defect_in_an_old_commit_is_no_damage(tmp_path, repository):
     work = tmp_path / "work"
     text = git(work, "cat-file", "commit", head).replace(b" +0000\n", b" +00000000000\n")
     bad = git(work, "hash-object", "--literally", "-w", "-t", "commit", "--stdin", data=text).decode().strip()
-    git(work, "update-ref", "refs/heads/old", bad)
+    child = git(work, *IDENTITY, "commit-tree", "-m", "child", "-p", bad, "HEAD^{tree}").decode().strip()
+    git(work, "tag", "--force", "v1", child)
     host = Cloning(tmp_path, repository=url)
     assert host.run()["state"] == "changed"
     assert subprocess.run(["git", "fsck"], cwd=tmp_path / "repository.git", capture_output=True, check=False).returncode
     work.rename(tmp_path / "away")
     assert host.run()["state"] == "unavailable"
-    assert git(tmp_path / "repository.git", "show", f"{head}:site.yml") == b"[]\n"
+    assert git(tmp_path / "repository.git", "show", f"{child}:site.yml") == b"[]\n"
 
 
 @pytest.mark.parametrize("what", ["objects", "HEAD"])
@@ -392,17 +396,13 @@ def test_a_damaged_repository_is_kept_until_a_new_one_is_fetched(tmp_path, repos
 
 
 class Cloning(Host):
-    """A host with git, whose ansible-pull only clones."""
+    """A host with git, whose ansible-playbook does nothing."""
 
-    def _do(self, argv, *, to_journal=False):
-        if argv[0].endswith("/ansible-pull"):
-            argv = ["git", "clone", "--quiet", argv[2], f"{self.state}/site"]
-            status, output = pull.Pull._do(self, argv)
-            return status, output + RECAP.format(1)
+    def _do(self, argv, *, to_journal=False, directory=None):
         return pull.Pull._do(self, argv) if argv[0] == "git" else super()._do(argv)
 
 
-def test_a_repository_that_ansible_pull_cannot_clone_is_fetched_again(tmp_path, repository):
+def test_a_repository_that_cannot_be_checked_out_is_fetched_again(tmp_path, repository):
     url, head = repository
     host = Cloning(tmp_path, repository=url, revision=head)
     assert host.run()["commit"] == head
@@ -416,6 +416,119 @@ def test_only_root_can_read_the_site(tmp_path, repository):
     assert Cloning(tmp_path, repository=url).run()["state"] == "changed"
     for name in ("repository.git", "site"):
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o700
+
+
+def evil(work):
+    """Return a commit with another playbook, and leave the branches as they are."""
+    (work / "site.yml").write_text("[evil]\n")
+    git(work, *IDENTITY, "commit", "--quiet", "--all", "--message=evil")
+    found = git(work, "rev-parse", "HEAD").decode().strip()
+    git(work, "reset", "--quiet", "--hard", "HEAD^")
+    return found
+
+
+@pytest.mark.parametrize("name", ["refs/heads/COMMIT", "refs/tags/COMMIT", "refs/heads/v1"])
+@pytest.mark.parametrize("pin", ["commit", "tag"])
+def test_a_branch_or_tag_with_the_name_of_the_pin_does_not_run(tmp_path, repository, name, pin):
+    url, head = repository
+    work = tmp_path / "work"
+    git(work, "update-ref", name.replace("COMMIT", head), evil(work))
+    host = Cloning(tmp_path, repository=url, revision=head if pin == "commit" else "v1")
+    for _run in range(2):
+        outcome = host.run()
+        assert (outcome["state"], outcome["commit"], outcome["reason"]) == ("changed", head, None)
+        assert (tmp_path / "site/site.yml").read_text() == "[]\n"
+        assert git(tmp_path / "site", "rev-parse", "HEAD").decode().strip() == head
+    assert git(tmp_path / "site", "for-each-ref", "refs/heads", "refs/tags") == b""
+
+
+def refuse_objects(monkeypatch, work):
+    """Let the server send only what a branch or a tag names, as with the first protocol. The pin is an older commit."""
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "protocol.version")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "0")
+    git(work, *IDENTITY, "commit", "--quiet", "--allow-empty", "--message=later")
+
+
+def test_a_server_that_refuses_single_objects_sends_an_older_commit(tmp_path, repository, monkeypatch):
+    url, head = repository
+    work = tmp_path / "work"
+    refuse_objects(monkeypatch, work)
+    git(work, "tag", "--delete", "v1")
+    git(work, "update-ref", f"refs/heads/{head}", evil(work))
+    bare = tmp_path / "empty.git"
+    subprocess.run(["git", "init", "--quiet", "--bare", bare], check=True)
+    refused = subprocess.run(["git", "fetch", url, head], cwd=bare, capture_output=True, text=True, check=False)
+    assert "unadvertised object" in refused.stderr
+    host = Cloning(tmp_path, repository=url, revision=head)
+    assert host.run()["commit"] == head
+    assert (tmp_path / "site/site.yml").read_text() == "[]\n"
+    work.rename(tmp_path / "away")
+    assert host.run()["commit"] == head
+
+
+@pytest.mark.parametrize("pin", ["commit", "tag"])
+def test_only_the_pin_is_fetched(tmp_path, repository, pin):
+    url, head = repository
+    other = evil(tmp_path / "work")
+    git(tmp_path / "work", "update-ref", "refs/heads/other", other)
+    assert Cloning(tmp_path, repository=url, revision=head if pin == "commit" else "v1").run()["commit"] == head
+    found = subprocess.run(["git", "cat-file", "-e", other], cwd=tmp_path / "repository.git", check=False)
+    assert found.returncode != 0
+
+
+def test_a_tag_that_was_moved_is_followed(tmp_path, repository):
+    url, head = repository
+    host = Cloning(tmp_path, repository=url)
+    assert host.run()["commit"] == head
+    moved = evil(tmp_path / "work")
+    git(tmp_path / "work", "tag", "--force", "v1", moved)
+    assert host.run()["commit"] == moved
+    assert (tmp_path / "site/site.yml").read_text() == "[evil]\n"
+
+
+def test_another_commit_than_the_pin_does_not_run(tmp_path):
+    host = Host(tmp_path, {"rev-parse": [(0, ""), (0, f"{COMMIT}\n"), (0, f"{'0' * 40}\n")]})
+    outcome = host.run()
+    assert (outcome["state"], outcome["commit"]) == ("failed", None)
+    assert f"commit {COMMIT} of the repository cannot be checked out: git checked out {'0' * 40}" in outcome["reason"]
+    assert host.count("ansible-playbook") == 0
+
+
+def test_a_pin_that_git_cannot_write_fails(tmp_path):
+    outcome = Host(tmp_path, {"update-ref": [(128, "fatal: no space left")]}).run()
+    assert outcome["reason"] == f"git cannot pin commit {COMMIT}: fatal: no space left"
+
+
+def test_a_submodule_is_a_part_of_the_commit(tmp_path, repository):
+    url, _head = repository
+    work = tmp_path / "work"
+    subprocess.run(["git", "clone", "--quiet", "--bare", work, tmp_path / "lib.git"], check=True)
+    add = ["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", f"file://{tmp_path}/lib.git", "lib"]
+    git(work, *add)
+    git(work, "config", "--file", ".gitmodules", "submodule.lib.url", "../lib.git")
+    git(work, *IDENTITY, "commit", "--quiet", "--all", "--message=lib")
+    git(work, "tag", "v3")
+    host = Cloning(tmp_path, repository=url, revision="v3", playbook="site.yml")
+    host.environment["GIT_ALLOW_PROTOCOL"] = "file"
+    assert host.run()["reason"] is None
+    assert (tmp_path / "site/lib/site.yml").read_text() == "[]\n"
+    (tmp_path / "lib.git").rename(tmp_path / "away")
+    outcome = host.run()
+    assert (outcome["state"], "a submodule of the repository cannot be read" in outcome["reason"]) == (
+        "unavailable",
+        True,
+    )
+
+
+def test_a_recap_among_the_errors_is_no_result(tmp_path):
+    program = tmp_path / "venv/bin/ansible-playbook"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho no hosts\necho 'localhost : ok=1 changed=0 unreachable=0 failed=0' >&2\n")
+    program.chmod(0o755)
+    (tmp_path / "site").mkdir()
+    host = pull.Pull(SETTINGS, str(tmp_path))
+    assert host._run_playbook() == (0, "no hosts\n")
 
 
 @pytest.mark.parametrize("revision", ["v2", "main", "0" * 40])
@@ -432,10 +545,10 @@ def test_a_missing_repository_is_unavailable(tmp_path):
     assert caught.value.state == "unavailable"
 
 
-def test_the_output_of_a_run_reaches_the_journal(tmp_path, capsys):
+def test_the_output_of_a_run_reaches_the_journal(tmp_path, capfd):
     host = pull.Pull(SETTINGS, str(tmp_path))
-    assert host._do(["sh", "-c", "echo one; echo two >&2; exit 3"], to_journal=True) == (3, "one\ntwo\n")
-    assert "one\ntwo\n" in capsys.readouterr().out
+    assert host._do(["sh", "-c", "echo one; echo two >&2; exit 3"], to_journal=True) == (3, "one\n")
+    assert "one\n" in capfd.readouterr().out
 
 
 @pytest.fixture
@@ -480,7 +593,7 @@ def test_an_unexpected_error_is_an_outcome_without_a_login(host_files, monkeypat
         raise ValueError("bad URL https://u:hunter2@git.example")
 
     class Broken(Host):
-        def _do(self, argv, *, to_journal=False):
+        def _do(self, argv, *, to_journal=False, directory=None):
             return (1, "no route") if "fetch" in argv and where == "wait" else super()._do(argv)
 
     monkeypatch.setattr(pull, "Pull", lambda settings: Broken(host_files, **settings))
@@ -544,8 +657,8 @@ def test_only_one_run_at_a_time(host_files, capsys):
 @pytest.mark.parametrize(
     ("program", "elapsed", "reason"),
     [
-        ("ansible-pull", 0, "the service was stopped"),
-        ("ansible-pull", pull.RUN_LIMIT, "the run did not end within 3 hours"),
+        ("ansible-playbook", 0, "the service was stopped"),
+        ("ansible-playbook", pull.RUN_LIMIT, "the run did not end within 3 hours"),
         ("sleep", 0, "the service was stopped"),
     ],
 )
@@ -556,7 +669,7 @@ def test_a_stopped_run_has_an_outcome(host_files, monkeypatch, program, elapsed,
         os.kill(os.getpid(), signal.SIGTERM)
 
     class Stopped(Host):
-        def _do(self, argv, *, to_journal=False):
+        def _do(self, argv, *, to_journal=False, directory=None):
             if argv[0].endswith(program):
                 stop()
             return (1, "no route") if "fetch" in argv and program == "sleep" else super()._do(argv)
