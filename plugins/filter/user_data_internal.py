@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ import yaml
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import pull, request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import output, pull, request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import user_data as documents
 
 
@@ -28,14 +29,18 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
 _Dumper.add_representer(str, _text)
 
 
+def _source(module: types.ModuleType) -> str:
+    with open(os.path.splitext(str(module.__file__))[0] + ".py", encoding="utf-8") as file:
+        return file.read()
+
+
 def user_data(values: Mapping[str, Any]) -> str:
     """Return the user data for the variables, whose names have no prefix."""
     try:
         wanted = request.read(plain(values))
     except VariableError as error:
         raise AnsibleFilterError(str(error)) from error
-    with open(os.path.splitext(pull.__file__)[0] + ".py", encoding="utf-8") as source:
-        document = documents.document(wanted, source.read())
+    document = documents.document(wanted, documents.joined([_source(output), _source(pull)]))
     text = "#cloud-config\n" + yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=1000)
     problem = documents.problem(text)
     if problem:

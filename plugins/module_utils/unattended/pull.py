@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Configure this host from a pinned commit of its site repository, and write the outcome to a file.
 
-gpufleet-pull.service runs this program. It needs only Python 3.9 and git. The user data of the host contains it.
+gpufleet-pull.service runs this program, which the user data of the host contains after output.py. It needs only Python
+3.9 and git.
 """
 
 from __future__ import annotations
@@ -24,6 +25,16 @@ import sys
 import time
 import traceback
 import urllib.request
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended.output import (
+    NO_REFERENCE,
+    NO_SUCH_PIN,
+    RECAP,
+    failed_task,
+    first_error,
+    last_error,
+    last_line,
+)
 
 SETTINGS = "/etc/gpufleet/pull.json"
 STATE = "/var/lib/gpufleet/pull"
@@ -49,23 +60,12 @@ SETTING_TYPES = {
     "ec2_tag": bool,
 }
 TYPE_NAMES = {str: "a quoted string", list: "a list of strings", int: "a number of 1 or more", bool: "true or false"}
-TASK = re.compile(r"(?:TASK|RUNNING HANDLER) \[(.*)\] \*+$")
-FAILED_TASK = re.compile(r"(?:fatal|failed): \[localhost(?: -> [^\]]*)?\]")
-RECAP = re.compile(r"^\S+ +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.MULTILINE)
 COMMIT = re.compile(r"[0-9a-f]{40}")
 # The modules need the Python of the system, which has the modules of its package manager.
 INVENTORY = """gpu_hosts:
   hosts:
     localhost: {ansible_connection: local, ansible_python_interpreter: /usr/bin/python3}
 """
-# git's message if the server does not have a reference.
-NO_REFERENCE = re.compile(r"couldn't find remote ref", re.IGNORECASE)
-# Messages of git and ansible-galaxy about a revision or a version that does not exist.
-NO_SUCH_PIN = re.compile(
-    r"reference is not a tree|not our ref|did not match any file|failed to checkout|could not satisfy|"
-    r"failed to resolve the requested|failed to switch",
-    re.IGNORECASE,
-)
 
 
 class Failure(Exception):
@@ -173,7 +173,9 @@ class Pull:
     def _require_files(self, commit: str) -> None:
         """Fail if the commit lacks the playbook or the inventory. Ansible ignores an inventory that does not exist."""
         for name in ("playbook", "inventory"):
-            if self.settings[name] and not self._has(commit, os.path.normpath(self.settings[name])):
+            path = os.path.normpath(self.settings[name] or ".")
+            is_outside = os.path.isabs(path) or path.split("/")[0] == ".."
+            if is_outside or not os.path.exists(f"{self.site}/{path}"):
                 raise Failure(
                     "invalid",
                     f"commit {commit} of the repository has no file {self.settings[name]}. Correct unattended_{name}, "
@@ -182,25 +184,14 @@ class Pull:
 
     def _run_playbook(self) -> tuple[int, str]:
         """Run the playbook of the working tree. Return the status of ansible-playbook and its output."""
-        inventory = f"{self.state}/inventory.yml"
-        write(inventory, INVENTORY)
+        write(f"{self.state}/inventory.yml", INVENTORY)
         argv = [f"{self.programs}/ansible-playbook", "--connection", "local", "--limit", "localhost"]
-        argv += ["--inventory", inventory]
+        argv += ["--inventory", f"{self.state}/inventory.yml"]
         if self.settings["inventory"]:
             argv += ["--inventory", f"{self.site}/{self.settings['inventory']}"]
         # In this directory, Ansible reads the ansible.cfg of the repository.
         argv.append(f"{self.site}/{self.settings['playbook']}")
         return self._do(argv, to_journal=True, directory=self.site)
-
-    def _has(self, commit: str, path: str) -> bool:
-        """Return whether a commit has a file or a directory."""
-        if self._git("cat-file", "-e", f"{commit}:{path}")[0] == 0:
-            return True
-        parts = path.split("/")
-        parents = ["/".join(parts[:count]) for count in range(1, len(parts))]
-        # git does not look into symbolic links (mode 120000) and submodules (160000).
-        status, output = self._git("ls-tree", commit, *parents) if parents else (1, "")
-        return status == 0 and bool(re.search(r"^1[26]0000 ", output, re.MULTILINE))
 
     def _require_programs(self) -> None:
         """Install what cloud-init could not install, for example because a mirror did not answer."""
@@ -279,15 +270,15 @@ class Pull:
         revision = self.settings["revision"]
         if not COMMIT.fullmatch(revision):
             return self._fetch_references(repository, f"+refs/tags/{revision}:{TAG}")
-        status, output = self._fetch_references(repository, f"+{revision}:{NAMES}/commit")
-        if status == 0:
-            return status, output
-        # Some servers refuse to send a commit that is not the last one of a branch.
-        return self._fetch_references(repository, f"+refs/heads/*:{NAMES}/heads/*", f"+refs/tags/*:{NAMES}/tags/*")
+        found = self._fetch_references(repository, f"+{revision}:{NAMES}/commit")
+        if found[0]:
+            # Some servers refuse to send a commit that is not the last one of a branch.
+            found = self._fetch_references(repository, f"+refs/heads/*:{NAMES}/heads/*", f"+refs/tags/*:{NAMES}/tags/*")
+        return found
 
     def _fetch_references(self, repository: str, *references: str) -> tuple[int, str]:
-        options = ["--quiet", "--force", "--no-tags", "--prune"]
-        return self._do(["git", f"--git-dir={repository}", "fetch", *options, self.settings["repository"], *references])
+        argv = ["git", f"--git-dir={repository}", "fetch", "--quiet", "--force", "--no-tags", "--prune"]
+        return self._do([*argv, self.settings["repository"], *references])
 
     def _is_damaged(self) -> bool:
         """Return whether the repository cannot be cloned. A power failure can leave empty files.
@@ -335,14 +326,8 @@ class Pull:
         `to_journal`: print each line at once, and return only the output. The errors go to the journal.
         """
         say(f"running {' '.join(argv[:3])}")
-        options = {
-            "env": self.environment,
-            "stdin": subprocess.DEVNULL,
-            "stdout": subprocess.PIPE,
-            "encoding": "utf-8",
-            "errors": "replace",
-            "cwd": directory,
-        }
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "encoding": "utf-8", "errors": "replace"}
+        options = {**streams, "env": self.environment, "cwd": directory}
         limit = None if argv[0] in PACKAGE_MANAGERS else LIMIT
         try:
             if not to_journal:
@@ -393,12 +378,6 @@ def fetch(url: str, method: str, headers: dict) -> str:
         return answer.read().decode()
 
 
-def last_line(output: str) -> str:
-    """Return the last line of an output that is not empty, without a login in a URL."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return re.sub(r"//[^/@\s]+@", "//...@", lines[-1])[:300] if lines else "no output"
-
-
 def as_failure(error: Exception) -> Failure:
     """Return the failure for any error, so that every run has an outcome."""
     if isinstance(error, Failure):
@@ -406,36 +385,6 @@ def as_failure(error: Exception) -> Failure:
     say("".join(traceback.format_exception(type(error), error, error.__traceback__)))
     text = f"unexpected {type(error).__name__}: {last_line(str(error))}"
     return Failure("failed", f"{text}. journalctl --unit gpufleet-pull shows the details.")
-
-
-def first_error(output: str) -> str:
-    """Return the first error of git. Its later lines are advice."""
-    errors = [line for line in output.splitlines() if line.startswith(("fatal: ", "error: "))]
-    return last_line(errors[0] if errors else output)
-
-
-def failed_task(output: str, status: int) -> str:
-    """Return which task failed, or the status of ansible-playbook if no task did."""
-    task = failed = before = ""
-    for line in output.splitlines():
-        found = TASK.match(line)
-        if found:
-            task, before = found[1], failed
-        elif FAILED_TASK.match(line):
-            failed = task
-        elif line.startswith("...ignoring"):
-            failed = before
-    # The recap does not count failures that a rescue section handled.
-    recap = RECAP.findall(output)
-    if recap and not any(int(number) for numbers in recap for number in numbers[2:]):
-        failed = ""
-    return f"task '{failed}' failed" if failed else f"ansible-playbook ended with status {status}"
-
-
-def last_error(output: str) -> str:
-    """Return the last error that Ansible reports, or the last line of its output."""
-    errors = [line for line in output.splitlines() if re.search(r"^fatal: |\[ERROR\]|^ERROR!", line)]
-    return last_line(errors[-1] if errors else output)
 
 
 def read_json(path: str) -> object:
@@ -464,11 +413,9 @@ def read_settings(path: str) -> dict:
             raise Failure("invalid", f"{path} has no key {name}. Correct it.")
         value = settings[name]
         is_number = isinstance(value, int) and not isinstance(value, bool)
-        valid = is_number if kind is int else isinstance(value, kind)
+        valid = is_number and value >= 1 if kind is int else isinstance(value, kind)
         if kind is list:
             valid = valid and all(isinstance(item, str) for item in value)
-        elif kind is int:
-            valid = valid and value >= 1
         if not valid:
             given = value if kind is int and is_number else f"of type {type(value).__name__}"
             raise Failure("invalid", f"{name} in {path} is {given}, but must be {TYPE_NAMES[kind]}. Correct it.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
@@ -44,8 +45,15 @@ WantedBy=timers.target
 """
 
 
+def joined(sources: list[str]) -> str:
+    """Return one program from the sources of modules, without what each of them imports from the collection."""
+    future = "from __future__ import annotations\n"
+    imports = re.compile(r"^from ansible_collections\S+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
+    return future + "".join(imports.sub("", source.replace(future, "", 1)) for source in sources)
+
+
 def document(request: Request, program: str) -> dict[str, t.Any]:
-    """Return the document. `program`: the source of pull.py."""
+    """Return the document. `program`: its source."""
     platform = PLATFORMS[request.platform]
     settings = {
         "repository": request.repository,

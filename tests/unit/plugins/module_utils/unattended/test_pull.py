@@ -54,6 +54,10 @@ class Host(pull.Pull):
     def _do(self, argv, *, to_journal=False, directory=None):
         self.commands.append(argv)
         name = argv[2] if argv[0] == "git" else os.path.basename(argv[0])
+        if "checkout" in argv:
+            pathlib.Path(self.site, os.path.dirname(self.settings["inventory"])).mkdir(parents=True, exist_ok=True)
+            for path in ("site.yml", self.settings["inventory"] or "site.yml"):
+                pathlib.Path(self.site, path).touch()
         found = self.answers.get(name, [(0, "")])
         answer = found.pop(0) if len(found) > 1 else found[0]
         if name == "ansible-galaxy" and answer[0] == 0:
@@ -169,7 +173,7 @@ def test_a_later_attempt_succeeds(tmp_path, waits):
     ("answers", "settings", "text"),
     [
         ({"rev-parse": [(1, "")]}, {}, "has no tag v1"),
-        ({"cat-file": [(1, "")], "rev-parse": [(1, "")]}, {"revision": COMMIT}, "has no commit 3c0f"),
+        ({"rev-parse": [(1, "")]}, {"revision": COMMIT}, "has no commit 3c0f"),
         ({"ansible-galaxy": [(1, "[ERROR]: Failed to resolve the requested dependencies map")]}, {}, "the collection"),
     ],
 )

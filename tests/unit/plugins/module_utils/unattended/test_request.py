@@ -176,3 +176,23 @@ def test_user_data_that_ec2_rejects_is_refused():
     assert len(text.encode()) < documents.LIMIT
     with pytest.raises(AnsibleFilterError, match="EC2 accepts at most 16384"):
         user_data({**GOOD, "environment": {f"VARIABLE_{number}": "x" * 100 for number in range(120)}})
+
+
+def test_the_program_in_the_user_data_is_complete(tmp_path):
+    program = tmp_path / "pull"
+    program.write_text(files(document())[owned.PULL_PROGRAM])
+    call = "found = run_path(sys.argv[1]); print(found['failed_task'].__globals__ is found['Pull'].run.__globals__)"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; from runpy import run_path; {call}", str(program)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "True"
+    checked = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F", program],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout
