@@ -403,8 +403,8 @@ host:
       sample: {nvidia-driver: 580-open}
     keyrings:
       description: >-
-        The key files of NVIDIA's repository that the roles wrote, by path: the C(fingerprints) of their keys, and the
-        C(digests) of the file and of the downloaded file.
+        The key files of repositories that the roles wrote, by path: the C(fingerprints) of their keys, the C(digests)
+        of the file and of the downloaded file, and C(other), which describes content that is not part of a public key.
       type: dict
       sample:
         /usr/share/keyrings/gpufleet-nvidia-cuda.gpg:

@@ -155,7 +155,8 @@ options:
         description: >-
           The full fingerprint of the key with 40 or 64 hexadecimal digits, or the SHA-256 digest of the key file as
           V(sha256:0123...). The module fails before the first change if the key is different. With a fingerprint, the
-          file must contain only this key. For a file with several keys, use its digest.
+          file must contain only this key, and the module writes only its packets. For a file with several keys, use its
+          digest.
         type: str
         required: true
       priority:

@@ -385,11 +385,15 @@ class Repository(TypedDict):
     enabled: bool
 
 
-class Keyring(TypedDict):
-    """A key file of NVIDIA's repository."""
-
+class _KeyFile(TypedDict):
     fingerprints: list[str]
     digests: list[str]
+
+
+class Keyring(_KeyFile, total=False):
+    """A key file of a repository. `other` describes what it contains besides public keys."""
+
+    other: str
 
 
 class CloudInit(TypedDict):

@@ -38,7 +38,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     package_file,
     unsolved,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import host_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import host_files, openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 _LOCKED = 200
@@ -320,7 +320,13 @@ class Dnf:
 
     def apply(self, files: list[File]) -> None:
         """Fetch the metadata of changed repositories. dnf imports their keys when it installs the first package."""
-        if any(dnf_view.is_entry(file.path) and file.content is not None for file in files):
+        written = {file.path: file.content for file in files if file.content is not None}
+        others = {path: text for path, text in self._repository_files().items() if path not in written}
+        # The cache of a repository with signed metadata has its own list of keys, which would keep a replaced key.
+        replaced = dnf_view.users(others, [path for path, content in written.items() if openpgp.has_keys(content)])
+        for identifier in replaced:
+            dnf_view.clear_cache(self._path(_CACHE), identifier)
+        if replaced or any(map(dnf_view.is_entry, written)):
             self._checked(["dnf", "--assumeyes", "makecache"])
 
     def forget(self, files: list[File], keys: list[str]) -> None:

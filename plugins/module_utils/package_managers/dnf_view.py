@@ -68,6 +68,13 @@ def identifiers(content: bytes) -> list[str]:
     return [found["id"] for found in _SECTION.finditer(content.decode("utf-8", "replace"))]
 
 
+def users(entries: dict[str, str], keys: list[str]) -> list[str]:
+    """Return the IDs of the repositories in the files that name one of the key files."""
+    names = "|".join(map(re.escape, keys))
+    using = [text for text in entries.values() if keys and re.search(rf"file://(?:{names})(?![^\s,])", text)]
+    return [found["id"] for text in using for found in _SECTION.finditer(text)]
+
+
 def clear_cache(cache: str, identifier: str, kept: frozenset[str] = frozenset()) -> None:
     """Remove what dnf's cache has of a repository, except the names `kept`."""
     for name in {*listing("/", cache)} - kept:

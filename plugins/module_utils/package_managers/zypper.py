@@ -32,6 +32,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     unsolved,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 # 102, 103: a reboot or a restart of zypper is required. 106: zypper skipped a repository that no package needed.
@@ -268,7 +269,7 @@ class Zypper:
     def apply(self, files: list[File]) -> None:
         """Import the keys that were just written, and fetch the metadata of the new repositories."""
         for file in files:
-            if zypper_repositories.has_keys(file.content):
+            if openpgp.has_keys(file.content):
                 self._checked_rpm(["--import", self._repositories.path(file.path)])
         new = zypper_repositories.changed(self._repositories.files(), files)
         aliases = [entry.alias for entry in zypper_repositories.all_entries(new) if entry.enabled]

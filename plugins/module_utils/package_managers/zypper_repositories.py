@@ -63,14 +63,6 @@ def _is_true(value: str) -> bool:
     return value.lower() in ("1", "true", "yes", "on", "always")
 
 
-def has_keys(content: bytes | None) -> bool:
-    """Return whether a file contains keys."""
-    try:
-        return bool(content and openpgp.fingerprints(content))
-    except openpgp.KeyFileError:
-        return False
-
-
 def is_entry(path: str) -> bool:
     """Return whether a path is that of a repository file."""
     return os.path.dirname(path) == ENTRIES and path.endswith(".repo")
@@ -148,7 +140,7 @@ class Repositories:
         paths = {path for entry in enabled for path in entry.keys}
         keys = [file.content for file in files] + [self.key(path) for path in paths if path not in overlay]
         for number, content in enumerate(keys):
-            if content and has_keys(content):
+            if content and openpgp.has_keys(content):
                 _write(f"{root}/{number}.asc", openpgp.armored(content))
                 rpm(["--root", root, "--import", f"{root}/{number}.asc"])
         if enabled:

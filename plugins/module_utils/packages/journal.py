@@ -139,12 +139,14 @@ class Journal:
         streams: Iterable[str] = (),
         holds: Iterable[str] = (),
         released: Iterable[str] = (),
+        further_keys: Iterable[str] = (),
     ) -> None:
         """Write the record before a transaction.
 
         `state` are the installed packages and holds, `enabled` the enabled streams by module. `files` are all files to
         write or remove, `repositories` the names of all repositories that the transaction uses, and `keys` the
         fingerprints of their keys. `streams` are to be enabled, `holds` to be set and `released` to be released.
+        `further_keys` are other keys in the replaced key files.
         """
         known, others = self.read(), self.others()
         of_others = {path for other in others for path in other["written"]}
@@ -177,6 +179,7 @@ class Journal:
             previous=previous,
             holds=holds,
             released=released,
+            further_keys=further_keys,
         )
         self._write(content)
         self._before = list(state["all"])

@@ -14,6 +14,7 @@ add:
   version after and architecture;
 - `previous`: the former content of the files that this transaction writes or removes. None: the file did not exist;
 - `released`: the holds that this transaction released;
+- `further_keys`: the fingerprints of further keys in a replaced key file, which rpm imported with the trusted key;
 - `more_streams`, `more_pending_streams`: further items like `stream` and `pending_stream`, for other modules.
 """
 
@@ -32,7 +33,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import k
 # The keys of a record by type: lists of texts, other lists, dictionaries, texts, and dictionaries or None.
 TEXT_LISTS = (
     *("packages", "uncertain", "pending", "asked", "holds", "former_keys"),
-    *("requested", "removed", "repositories", "written", "released"),
+    *("requested", "removed", "repositories", "written", "released", "further_keys"),
 )
 _LISTS = (*TEXT_LISTS, "planned", "more_streams", "more_pending_streams")
 DICTIONARIES = ("files", "previous")
@@ -127,12 +128,14 @@ def begin(
     previous: Mapping[str, Any] | None = None,
     holds: Iterable[str] = (),
     released: Iterable[str] = (),
+    further_keys: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Return the record to write before an installation. If the run is interrupted, the next run uses it.
 
     `before` are the installed packages, `asked` those to request by name, `keys` the fingerprints of the repositories'
     keys, `streams` the module streams to enable with the stream `before`, `changed_files` the changed files of others,
-    `written` the files to create, and `holds` the holds to set. The record keeps what an interrupted run wrote.
+    `written` the files to create, `holds` the holds to set, and `further_keys` the fingerprints of the keys that a
+    replaced key file contains besides the trusted ones. The record keeps what an interrupted run wrote.
     """
     known, others = normalized(known), [normalized(other) for other in others]
     installed, repositories = set(before), list(repositories)
@@ -159,6 +162,7 @@ def begin(
         # A hold that the user set stays the user's, even if the transaction releases it for a while.
         "holds": sorted({*known["holds"], *holds} - (all_released - set(known["holds"]))),
         "released": sorted(all_released),
+        "further_keys": sorted({*known["further_keys"], *further_keys}),
     }
     return with_shared_keys(content, others)
 
@@ -217,6 +221,12 @@ def finish(
         "holds": [name for name in sorted({*known["holds"], *own_holds}) if name in still],
         "key": current_key if former_key or new or earlier else None,
         "former_keys": sorted({*known["former_keys"], *more_keys, former_key} - {current_key, None}),
+        # rpm keeps a key until somebody erases it.
+        "further_keys": [
+            key
+            for key in known["further_keys"]
+            if key not in (current_key, *more_keys) and any(is_key_of(name, key) for name in after)
+        ],
         **_enabled_streams(known, enabled),
     }
     return with_shared_keys(content, others)
@@ -308,8 +318,13 @@ def is_key_of(name: str, fingerprint: str | None) -> bool:
 
 
 def is_recorded_key(name: str, known: Mapping[str, Any]) -> bool:
-    """Return whether `name` is rpm's package for a key in a record, including replaced and pending keys."""
-    return any(is_key_of(name, key) for key in (known["key"], known["pending_key"], *known["former_keys"]))
+    """Return whether `name` is rpm's package for a key in a record, including replaced, pending and further keys."""
+    return any(is_key_of(name, key) for key in (*trusted_keys(known), *known["further_keys"]))
+
+
+def trusted_keys(known: Mapping[str, Any]) -> list[str]:
+    """Return the keys that a record's transactions trusted."""
+    return [key for key in (known["key"], known["pending_key"], *known["former_keys"]) if key]
 
 
 def repositories_of(known: Mapping[str, Any]) -> list[str]:

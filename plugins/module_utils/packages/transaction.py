@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.si
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     allowed_changes,
     choice,
+    further_keys,
     package_selector,
     undo,
 )
@@ -408,6 +409,7 @@ def _begin(run: _Run, keys: list[str], released: list[str]) -> None:
         streams=run.steps.streams,
         holds=run.result.held,
         released=released,
+        further_keys=_further_keys(run, keys),
     )
 
 
@@ -441,6 +443,13 @@ def _keys(run: _Run) -> list[str]:
         key = new[0] if new else host_files.current(path, run.journal.root).content
         found += openpgp.fingerprints(key) if key else []
     return found
+
+
+def _further_keys(run: _Run, keys: list[str]) -> list[str]:
+    """Return the other keys in the key files that this transaction replaces."""
+    paths = {repository_files.key_path(repository, run.backend.name) for repository in run.request.repositories}
+    former = [host_files.current(file.path, run.journal.root).content for file in run.files if file.path in paths]
+    return further_keys.in_files(former, keys, [run.journal.read(), *run.journal.others()]) if former else []
 
 
 def _must_release(name: str, run: _Run) -> bool:

@@ -12,10 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Keyring
 
 LARGEST = 1024 * 1024
 _PREFIX = "sha256:"
@@ -60,11 +64,13 @@ def without_version(data: bytes) -> bytes:
 def covered(data: bytes, trust: str) -> bytes | None:
     """Return the trusted part of a key file, or None.
 
-    Only the covered part may be used, because a line that starts with `Version` may also contain key material.
+    Only the covered part may be used, because a line that starts with `Version` may also contain key material. A
+    fingerprint covers the packets of the key. A package manager could find other keys in the rest of the file.
     """
     if is_digest(trust):
         return next((part for part in (data, without_version(data)) if digest(part) == trust), None)
-    return data if openpgp.fingerprints(data) == [trust] else None
+    key = openpgp.read(data)
+    return key.packets if key.fingerprints == [trust] and not key.other else None
 
 
 def trusted_part(data: bytes, expected: str, shown: str) -> bytes:
@@ -74,7 +80,7 @@ def trusted_part(data: bytes, expected: str, shown: str) -> bytes:
     """
     try:
         trusted = covered(data, expected)
-        found = openpgp.fingerprints(data if trusted is None else trusted)
+        found = openpgp.read(data if trusted is None else trusted)
     except openpgp.KeyFileError as error:
         raise SigningKeyError(f"{shown} is not a public key: {error}.") from error
     if trusted is None:
@@ -82,8 +88,9 @@ def trusted_part(data: bytes, expected: str, shown: str) -> bytes:
     return trusted
 
 
-def _refusal(data: bytes, expected: str, shown: str, found: list[str]) -> str:
+def _refusal(data: bytes, expected: str, shown: str, file: openpgp.KeyFile) -> str:
     """Return the message for a key file that is not the expected one."""
+    found = file.fingerprints
     served, bare = digest(data), digest(without_version(data))
     end = "The key was not written. Find out why it has changed before you change the expected"
     if is_digest(expected):
@@ -98,9 +105,10 @@ def _refusal(data: bytes, expected: str, shown: str, found: list[str]) -> str:
             f"sha256:{expected.lower()}."
         )
     if expected in found:
+        content = f"the keys {', '.join(found)}" if len(found) > 1 else f"{file.other}," if file.other else ""
         return (
-            f"The key file at {shown} contains the keys {', '.join(found)} instead of only {expected}. The key was not "
-            f"written. If you trust all of these keys, set the digest of the file instead of a fingerprint: {served}."
+            f"The key file at {shown} contains {content} instead of only the key {expected}. The key was not written. "
+            f"If you trust the whole file, set its digest instead of a fingerprint: {served}."
         )
     return f"The key at {shown} has the fingerprint {', '.join(found)} instead of {expected}. {end} fingerprint."
 
@@ -118,28 +126,31 @@ def note(data: bytes, trust: str) -> str | None:
     return f"{trust} {digest(data)}\n" if is_digest(trust) and digest(data) != trust else None
 
 
-def describe(data: bytes, noted: str | None = None) -> dict[str, list[str]]:
-    """Return the fingerprints and the trusted digests of a key file."""
+def describe(data: bytes, noted: str | None = None) -> Keyring:
+    """Return the fingerprints and the trusted digests of a key file, and what else it contains."""
     try:
-        fingerprints = openpgp.fingerprints(data)
+        fingerprints, _packets, other = openpgp.read(data)
     except openpgp.KeyFileError:
-        fingerprints = []
+        fingerprints, other = [], None
     digests = [digest(data)]
     served, _blank, written = (noted or "").strip().partition(" ")
     # The note is only valid for the key file that it was written for.
     if written == digests[0]:
         digests.append(served)
-    return {"fingerprints": fingerprints, "digests": digests}
+    described: Keyring = {"fingerprints": fingerprints, "digests": digests}
+    if other:
+        described["other"] = other
+    return described
 
 
-def read(root: str, path: str) -> dict[str, list[str]] | None:
+def read(root: str, path: str) -> Keyring | None:
     """Describe a key file of a host. Return None if it does not exist."""
     data = read_bytes(root, path, LARGEST)
     return None if data is None else describe(data, read_text(root, note_path(path), 1024))
 
 
-def is_trusted(key: dict[str, list[str]] | None, trust: str) -> bool:
+def is_trusted(key: Keyring | None, trust: str) -> bool:
     """Return whether a described key file is trusted and contains no other key."""
     if key is None or not key["fingerprints"]:
         return False
-    return trust in key["digests"] if is_digest(trust) else key["fingerprints"] == [trust]
+    return trust in key["digests"] if is_digest(trust) else key["fingerprints"] == [trust] and not key.get("other")

@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, runfile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import uvm_loading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import further_keys
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record as proof_record
@@ -62,6 +63,7 @@ def judge(
         notes += _old_proof(host) if proof is None else []
     problems += _engine(host, requires_engine)
     problems += _packages(host)
+    problems += _further_keys(host)
     if volume and "volume" not in volume and not volume.get("skipped"):
         problems.append(f"The driver volume could not be checked: {volume.get('msg')}")
     elif volume and volume.get("changed"):
@@ -360,6 +362,16 @@ def _packages(host: Host) -> list[str]:
         names = ", ".join(state["unfinished"])
         return [f"Packages are only half installed: {names}. Repair them with apt-get install --fix-broken."]
     return []
+
+
+def _further_keys(host: Host) -> list[str]:
+    found = further_keys.of_host(host)
+    return [
+        f"rpm trusts keys that it imported from a repository's key file together with the trusted key: "
+        f"{', '.join(names)} (named by {path}). {_SITE} to replace the key file. If you do not trust these keys, run "
+        f"rpm --erase {' '.join(names)}, and check which packages they signed."
+        for path, names in found.items()
+    ]
 
 
 def _notes(host: Host, facts: dict[str, t.Any]) -> list[str]:

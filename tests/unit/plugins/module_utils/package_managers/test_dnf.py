@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 FILES = Path(__file__).parent / "files" / "dnf"
@@ -386,6 +387,23 @@ def test_apply():
     assert host.commands == []
     backend.apply([File("/etc/yum.repos.d/old.repo", None), File("/etc/yum.repos.d/new.repo", ENTRY)])
     assert host.commands == ["dnf --assumeyes makecache"]
+
+
+def test_a_replaced_key_clears_the_keys_that_the_cache_trusts(tmp_path):
+    """A repository with signed metadata has its own list of keys. dnf imports the new key with the metadata."""
+    key = File("/etc/pki/x.key", openpgp.armored(b"\x99\x00\x3d\x04" + b"k" * 60))
+    entry = "[{0}]\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/{0}.key\n"
+    for name in ("x", "y"):
+        write(tmp_path, f"/etc/yum.repos.d/{name}.repo", entry.format(name))
+        write(tmp_path, f"/var/cache/dnf/{name}-0123456789abcdef/pubring/pubring.kbx", "")
+    host = Host()
+    Dnf(host, str(tmp_path)).apply([key])
+    assert [path.name for path in (tmp_path / "var/cache/dnf").iterdir()] == ["y-0123456789abcdef"]
+    assert host.commands == ["dnf --assumeyes makecache"]
+    # A new entry: the cache only trusts its new key.
+    write(tmp_path, "/var/cache/dnf/x-0123456789abcdef/pubring/pubring.kbx", "")
+    Dnf(Host(), str(tmp_path)).apply([key, File("/etc/yum.repos.d/x.repo", entry.format("x").encode())])
+    assert (tmp_path / "var/cache/dnf/x-0123456789abcdef/pubring").exists()
 
 
 def test_forget(tmp_path):

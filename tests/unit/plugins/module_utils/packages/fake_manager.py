@@ -288,8 +288,9 @@ class FakeManager:
         for file in files:
             assert file.content is None or self._path(file.path).read_bytes() == file.content
             if self.name != "apt" and file.content and b"PGP PUBLIC KEY" in file.content:
-                identifier = openpgp.fingerprints(file.content)[0][-8:].lower()
-                self.keys[f"gpg-pubkey-{identifier}"] = file.path
+                # rpm imports every key of a file.
+                for fingerprint in openpgp.fingerprints(file.content):
+                    self.keys[f"gpg-pubkey-{fingerprint[-8:].lower()}"] = file.path
 
     def forget(self, files: list[File], keys: list[str]) -> None:
         self._call("forget")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import choice
@@ -17,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transactio
     TransactionError,
     query,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import RepositoryError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.fake_manager import (
@@ -405,6 +406,28 @@ def test_a_wrong_key_changes_nothing(host: Host, check_mode: bool) -> None:
         host.present(check_mode=check_mode, install=["agent"], repositories=[repository])
     assert host.snapshot() == before
     assert not host.changing_calls()
+
+
+@pytest.mark.parametrize("manager", ["dnf", "zypper"])
+def test_a_key_file_with_a_further_key_is_replaced(tmp_path: Path, manager: str) -> None:
+    host = new_host(tmp_path, *ARCHIVE, name=manager)
+    repository = host.repository(packages=(AGENT,))
+    host.present(install=["agent"], repositories=[repository])
+    key = tmp_path / owned.repository_key("tools", manager).lstrip("/")
+    verified = key.read_bytes()
+    further = openpgp.fingerprints(OTHER_KEY)[0]
+    package = f"gpg-pubkey-{further[-8:].lower()}"
+    # As an earlier version left it: rpm imported both keys of the file.
+    key.write_bytes(verified + openpgp.armored(OTHER_KEY))
+    host.manager.keys[package] = str(key)
+    assert host.present(install=["agent"], repositories=[repository]).changed
+    assert key.read_bytes() == verified
+    assert host.recorded()["further_keys"] == [further]
+    assert not host.present(install=["agent"], repositories=[repository]).changed
+    # The user erases the key.
+    del host.manager.keys[package]
+    host.present(install=["agent", "app"], repositories=[repository])
+    assert "further_keys" not in host.recorded()
 
 
 @pytest.mark.parametrize("manager", ["apt", "dnf", "zypper"])

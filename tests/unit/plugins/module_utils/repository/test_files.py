@@ -220,6 +220,9 @@ TRUSTS = [
     (ARMORED, FINGERPRINT, ARMORED),
     (KEY, FINGERPRINT, ARMORED),
     (ARMORED, digest(ARMORED), ARMORED),
+    # The verified packets are written instead of the text around them.
+    (WITH_VERSION, FINGERPRINT, ARMORED),
+    (b"The key of x\n" + ARMORED + b"\n", FINGERPRINT, ARMORED),
     (WITH_VERSION, digest(WITH_VERSION), WITH_VERSION),
     # The digest as NVIDIA's Dockerfiles compute it.
     (WITH_VERSION, digest(ARMORED), ARMORED),
@@ -246,6 +249,50 @@ def test_a_trusted_key_is_fetched_once(tmp_path, case, scheme, manager):
     assert host_files.outdated(repository_files.files(wanted, manager, kept), root) == []
 
 
+FORMER = {
+    "apt": [KEY, KEY + b"\xb0\x02\x00\x00"],
+    "dnf": [ARMORED, WITH_VERSION, b"The key of x\n" + ARMORED + b"\n"],
+}
+FORMER["zypper"] = FORMER["dnf"]
+
+
+@pytest.mark.parametrize(("manager", "former"), [(name, data) for name, files in FORMER.items() for data in files])
+def test_the_former_form_of_the_same_key_is_kept(tmp_path, manager, former):
+    wanted, root = repository(), str(tmp_path)
+    for file in repository_files.files(wanted, manager, KEY):
+        host_files.write(file, root)
+    host_files.write(File(repository_files.key_path(wanted, manager), former), root)
+    assert not repository_files.needs_key(wanted, manager, root)
+    kept = repository_files.kept_key(wanted, manager, root)
+    assert host_files.outdated(repository_files.files(wanted, manager, kept), root) == []
+
+
+TWO_BLOCKS = ARMORED + openpgp.armored(OTHER_KEY)
+COMPRESSED = KEY + b"\xc8" + bytes([len(OTHER_KEY) + 1]) + b"\x00" + OTHER_KEY
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf", "zypper"])
+@pytest.mark.parametrize("served", [TWO_BLOCKS, COMPRESSED, openpgp.armored(COMPRESSED)])
+def test_a_digest_covers_all_keys_of_a_file(tmp_path, served, manager):
+    (tmp_path / "key.pub").write_bytes(served)
+    wanted, root = repository(key=f"{tmp_path}/key.pub", trust=digest(served)), str(tmp_path)
+    files = repository_files.files(wanted, manager, repository_files.fetch_key(wanted))
+    is_text = served.startswith(b"-")
+    assert openpgp.binary(files[0].content) == openpgp.binary(served)
+    assert manager == "apt" or not is_text or files[0].content == served
+    for file in files:
+        host_files.write(file, root)
+    assert not repository_files.needs_key(wanted, manager, root)
+
+
+@pytest.mark.parametrize("manager", ["dnf", "zypper"])
+@pytest.mark.parametrize("before", [TWO_BLOCKS, openpgp.armored(COMPRESSED), ARMORED + OTHER_KEY])
+def test_a_key_file_with_more_than_the_trusted_key_is_replaced(tmp_path, manager, before):
+    wanted = repository()
+    host_files.write(File(repository_files.key_path(wanted, manager), before), str(tmp_path))
+    assert repository_files.needs_key(wanted, manager, str(tmp_path))
+
+
 @pytest.mark.parametrize("before", [None, OTHER_KEY, KEY + OTHER_KEY, b"<html>", b""])
 def test_a_missing_or_wrong_key_is_needed(tmp_path, before):
     wanted = repository()
@@ -268,6 +315,10 @@ WRONG = [
     (ARMORED, "sha256:" + "0" * 64, f"has the digest {digest(ARMORED)} instead of sha256:0"),
     (ARMORED, digest(ARMORED)[7:].upper(), f"Set it as {digest(ARMORED)}."),
     (KEY + OTHER_KEY, FINGERPRINT, f"instead of a fingerprint: {digest(KEY + OTHER_KEY)}."),
+    (TWO_BLOCKS, FINGERPRINT, f"contains the keys {FINGERPRINT}, {openpgp.fingerprints(OTHER_KEY)[0]} instead of only"),
+    (COMPRESSED, FINGERPRINT, "contains a packet of type 8, which is not part of a public key, instead of only"),
+    (ARMORED + OTHER_KEY, FINGERPRINT, "contains data besides its armored public keys, instead of only"),
+    (OTHER_KEY + b"\n" + ARMORED, FINGERPRINT, "is not a public key"),
     (OTHER_KEY + packets(b"p"), FINGERPRINT, "Find out why it has changed"),
     (b"<html>", FINGERPRINT, "key.pub is not a public key"),
 ]

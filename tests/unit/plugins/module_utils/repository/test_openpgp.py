@@ -66,3 +66,59 @@ DAMAGED = [
 def test_a_damaged_file_is_an_error(data, words):
     with pytest.raises(openpgp.KeyFileError, match=words):
         openpgp.fingerprints(data)
+
+
+OTHER_BODY = b"\x04" + b"z" * 50
+OTHER_KEY = b"\xc6\x33" + OTHER_BODY
+OTHER = hashlib.sha1(b"\x99" + len(OTHER_BODY).to_bytes(2, "big") + OTHER_BODY).hexdigest().upper()
+KEY = OLD_TWO_OCTETS + USER_ID
+ARMORED, OTHER_ARMORED = openpgp.armored(KEY), openpgp.armored(OTHER_KEY)
+PRIVATE = OTHER_ARMORED.replace(b"PUBLIC", b"PRIVATE")
+TRUST, MARKER = b"\xb0\x02\x00\x00", b"\xca\x03PGP"
+COMPRESSED = b"\xc8" + bytes([len(OTHER_KEY) + 1]) + b"\x00" + OTHER_KEY
+
+# The file, its fingerprints, the packets that may be written, and whether it contains something else.
+FILES = [
+    (KEY, [FINGERPRINT], KEY, False),
+    (ARMORED, [FINGERPRINT], KEY, False),
+    (ARMORED + ARMORED, [FINGERPRINT], KEY + KEY, False),
+    (b"pub  4096R/0000 2020 \xc2\xa9\n" + ARMORED + b"\nthe end\n", [FINGERPRINT], KEY, False),
+    (KEY + TRUST + MARKER, [FINGERPRINT], KEY, False),
+    (ARMORED + b"text\n" + OTHER_ARMORED, [FINGERPRINT, OTHER], KEY + OTHER_KEY, False),
+    (KEY + OTHER_KEY, [FINGERPRINT, OTHER], KEY + OTHER_KEY, False),
+    (KEY + COMPRESSED, [FINGERPRINT], KEY, True),
+    (openpgp.armored(KEY + COMPRESSED), [FINGERPRINT], KEY, True),
+    # Literal data, a secret key and a packet for private use.
+    (KEY + b"\xcb\x01x", [FINGERPRINT], KEY, True),
+    (KEY + b"\xc5\x01x", [FINGERPRINT], KEY, True),
+    (KEY + b"\xfc\x01x", [FINGERPRINT], KEY, True),
+    # A user ID without a key.
+    (USER_ID + KEY, [FINGERPRINT], KEY, True),
+    (ARMORED + PRIVATE, [FINGERPRINT], KEY, True),
+    (ARMORED + b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n", [FINGERPRINT], KEY, True),
+    (ARMORED + OTHER_KEY, [FINGERPRINT], KEY, True),
+    (ARMORED.replace(b"-----\n", b"-----\nComment: -----BEGIN PGP MESSAGE-----\n", 1), [FINGERPRINT], KEY, True),
+]
+
+
+@pytest.mark.parametrize(("data", "fingerprints", "packets", "has_more"), FILES)
+def test_every_block_and_every_packet_is_read(data, fingerprints, packets, has_more):
+    found = openpgp.read(data)
+    assert (found.fingerprints, found.packets, found.other is not None) == (fingerprints, packets, has_more)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        OTHER_KEY + b"\n" + ARMORED,
+        ARMORED + OTHER_ARMORED.replace(b"\n\n", b"\n\n@"),
+        ARMORED.replace(b"\n=", b"\n=AAAA\n="),
+    ],
+)
+def test_a_file_with_a_damaged_part_is_an_error(data):
+    with pytest.raises(openpgp.KeyFileError):
+        openpgp.read(data)
+
+
+def test_all_blocks_are_converted():
+    assert openpgp.binary(ARMORED + OTHER_ARMORED) == KEY + OTHER_KEY

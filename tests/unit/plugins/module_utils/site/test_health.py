@@ -60,6 +60,18 @@ def test_a_healthy_host_has_neither_problems_nor_notes() -> None:
     assert judge(HOST, FACTS, {"changed": False, "skipped": True}) == {"problems": [], "notes": []}
 
 
+def test_a_further_key_that_rpm_trusts_is_a_problem() -> None:
+    record = {"packages": [], "key": "A" * 40, "further_keys": ["B" * 40]}
+    host = {
+        **HOST,
+        "files": {**HOST["files"], owned.DRIVER_RECORD: {"content": json.dumps(record)}},
+        "installed_packages": {"gpg-pubkey-aaaaaaaa": "1", "gpg-pubkey-bbbbbbbb": "1"},
+    }
+    (problem,) = judge(host, FACTS)["problems"]
+    assert "rpm --erase gpg-pubkey-bbbbbbbb," in problem
+    assert judge({**host, "installed_packages": {"gpg-pubkey-aaaaaaaa": "1"}}, FACTS)["problems"] == []
+
+
 def test_a_host_without_gpus_needs_no_gpu_facts() -> None:
     host = changed(changed(HOST, "nvidia/gpus", []), "driver/loaded", None)
     assert judge(host, {}, expected_gpus=0) == {"problems": [], "notes": []}
