@@ -75,8 +75,9 @@ def _members(pattern: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def site_batches(value: Any) -> Any:
-    """Return the value of site_serial for `serial`."""
+def site_batches(value: Any, limit: Any = 100) -> Any:
+    """Return the value of site_serial for `serial`. Check `limit`, too: site_max_fail_percentage."""
+    site_percentage(limit)
     if value is None or value == "":
         return "100%"
     batches = value if isinstance(value, list) else [value]
@@ -96,7 +97,7 @@ def _is_batch(value: Any) -> bool:
 
 
 def site_percentage(value: Any) -> int | float:
-    """Return the value of site_max_fail_percentage as a number, for `max_fail_percentage`."""
+    """Return the value of site_max_fail_percentage as a number."""
     if value is None or value == "":
         return 100
     is_number = isinstance(value, (int, float, str)) and not isinstance(value, bool)
@@ -110,6 +111,27 @@ def site_percentage(value: Any) -> int | float:
 def _number(value: Any) -> int | float:
     number = float(str(value).rstrip("%"))
     return int(number) if number.is_integer() else number
+
+
+def site_stops(batch: Sequence[str], hosts: Sequence[str], working: Sequence[str], limit: Any) -> bool:
+    """Return whether too many hosts of the earlier batches failed or became unreachable.
+
+    `hosts`: all hosts of the play. `working`: those that have not failed. `limit`: site_max_fail_percentage.
+    """
+    earlier = hosts[: min((hosts.index(host) for host in batch if host in hosts), default=0)]
+    failed = [host for host in earlier if host not in working]
+    if not failed or 100 * len(failed) <= site_percentage(limit) * len(earlier):
+        return False
+    rest = [host for host in hosts[len(earlier) :] if host in working]
+    named = [
+        ", ".join([*names[:10], *([f"and {len(names) - 10} more"] if names[10:] else [])]) for names in (failed, rest)
+    ]
+    display.warning(
+        f"{len(failed)} of {len(earlier)} hosts failed or became unreachable, and site_max_fail_percentage is "
+        f"{site_percentage(limit)}: {named[0]}. The run stops before the next batch, so these hosts stay "
+        f"unchanged: {named[1]}."
+    )
+    return True
 
 
 def site_parts(run_tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
@@ -141,8 +163,8 @@ class FilterModule:
         return {
             "_site_batches": site_batches,
             "_site_parts": site_parts,
-            "_site_percentage": site_percentage,
             "_site_report": site_report,
+            "_site_stops": site_stops,
             "_site_table": report.table,
             "_site_target": site_target,
         }

@@ -160,6 +160,49 @@ def test_a_percentage_is_returned_as_a_number(value: t.Any, expected: float) -> 
     assert site_internal.site_percentage(value) == expected
 
 
+HOSTS = list("abcdefghij")
+
+
+@pytest.mark.parametrize(
+    ("batch", "failed", "limit", "stops"),
+    [
+        ("abc", "", 0, False),
+        ("def", "", 0, False),
+        ("def", "b", 0, True),
+        # The hosts of this batch and later ones do not count.
+        ("abc", "j", 0, False),
+        ("def", "ej", 0, False),
+        # In percent of the hosts so far: 1 of 3, 1 of 6, 3 of 9
+        ("def", "b", 33, True),
+        ("def", "b", "34%", False),
+        ("ghi", "b", 16, True),
+        ("ghi", "b", 17, False),
+        ("j", "bdg", 33.3, True),
+        ("j", "abcdefghi", 100, False),
+        ("", "abc", 0, False),
+    ],
+)
+def test_the_hosts_of_earlier_batches_count(
+    monkeypatch: pytest.MonkeyPatch, batch: str, failed: str, limit: t.Any, stops: bool
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(site_internal.display, "warning", warnings.append)
+    working = [host for host in HOSTS if host not in failed]
+    assert site_internal.site_stops([host for host in batch if host in working], HOSTS, working, limit) is stops
+    assert len(warnings) == stops
+
+
+def test_the_warning_names_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(site_internal.display, "warning", warnings.append)
+    hosts = [f"h{number}" for number in range(40)]
+    assert site_internal.site_stops(hosts[20:30], hosts, [*hosts[:3], *hosts[5:]], 9)
+    assert warnings == [
+        "2 of 20 hosts failed or became unreachable, and site_max_fail_percentage is 9: h3, h4. The run stops before "
+        "the next batch, so these hosts stay unchanged: h20, h21, h22, h23, h24, h25, h26, h27, h28, h29, and 10 more."
+    ]
+
+
 @pytest.mark.parametrize("value", [-1, "-1", 101, "100.5", "few", True, [10], {}, "1e1", "nan", float("inf"), "%"])
 def test_an_invalid_percentage_is_refused(value: t.Any) -> None:
     with pytest.raises(AnsibleFilterError) as error:
@@ -180,8 +223,7 @@ PLAYBOOK = """
 - name: Test
   hosts: "{{ gpufleet_target | default('gpu_hosts') | gpufleet.hosts._site_target(groups, ansible_play_hosts_all) }}"
   gather_facts: false
-  serial: "{{ site_serial | default('100%') | gpufleet.hosts._site_batches }}"
-  max_fail_percentage: "{{ site_max_fail_percentage | default(100) | gpufleet.hosts._site_percentage }}"
+  serial: "{{ site_serial | default('100%') | gpufleet.hosts._site_batches(site_max_fail_percentage | default(100)) }}"
   tasks:
     - name: Show the batch
       ansible.builtin.debug:
