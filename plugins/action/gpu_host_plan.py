@@ -22,6 +22,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image as adoption_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.image import Adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reload_settings
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
@@ -334,7 +335,7 @@ class ActionModule(ActionBase):
                     "nvidia_container_toolkit", "platforms.yml", "__nvidia_container_toolkit_platforms"
                 ),
             },
-            is_controller=controller.is_controller(host, self._connection.transport, _machine_id()),
+            is_controller=controller.is_controller(host, self._connection.transport, *_identity()),
             versions=(answer or {}).get("versions"),
             streams=(answer or {}).get("streams"),
             dependencies=(answer or {}).get("dependencies"),
@@ -440,10 +441,7 @@ def _data(role: str, file: str, name: str) -> Any:
 
 
 @lru_cache(maxsize=1)
-def _machine_id() -> str:
-    """Return the ID of the controller."""
-    try:
-        with open("/etc/machine-id", encoding="utf-8") as stream:
-            return stream.read().strip()
-    except OSError:
-        return ""
+def _identity() -> tuple[str, str]:
+    """Return the boot ID and the machine ID of the controller."""
+    boot, machine = (read_text("/", path) or "" for path in ("/proc/sys/kernel/random/boot_id", "/etc/machine-id"))
+    return boot.strip(), machine.strip()

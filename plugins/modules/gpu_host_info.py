@@ -172,7 +172,8 @@ host:
       description:
         - The C(running) release, the release of the C(next_boot), and C(kernels), newest first, each with C(release),
           C(bootable), C(headers) (whether modules can be built for it) and C(nvidia_module) (C(path), C(version),
-          C(flavor), C(signer), C(built_for)), null if modprobe would find no module.
+          C(flavor), C(signer), C(built_for), and C(vermagic_mismatch), null if the kernel accepts the version magic),
+          null if modprobe would find no module.
       type: dict
       sample: {running: 6.1.0-49-amd64, next_boot: 6.1.0-49-amd64, kernels: []}
     dkms:

@@ -92,6 +92,7 @@ class NvidiaModule(TypedDict):
     flavor: str | None
     signer: str | None
     built_for: str | None
+    vermagic_mismatch: str | None
 
 
 class Kernel(TypedDict):

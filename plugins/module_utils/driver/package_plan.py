@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import dkms as driver_dkms
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_packages as driver_kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice, runfile, source_change
@@ -115,6 +116,7 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
         registered = [entry["version"] for entry in host["dkms"]]
         if todo.build and result.source == "nvidia" and result.version not in registered:
             todo.register = f"{package_choice.dkms_name(host, result)}/{result.version}"
+        todo.build_commands = driver_dkms.commands(host, result, todo.build)
         return
     if result.successor:
         changes = f"lacks {', '.join(missing)}" if missing else "is incomplete"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def decision(host: Host, policy: str, is_controller: bool) -> dict:
     """Return why the driver requires a reboot (`reasons`), whether to reboot (`go`), and if not, `why_not`.
 
-    A reboot for the same reasons is not repeated; the role records its attempts.
+    After a reboot by the role, only a new reason leads to another one; the role records its attempts.
     """
     required = [reason for reason in host["reboot_reasons"] if reason["driver"]]
     reasons = [reason["text"] for reason in required]
@@ -44,8 +44,8 @@ def _obstacle(host: Host, policy: str, is_controller: bool, ids: list[str]) -> s
         return "this host is the Ansible controller; reboot it yourself"
     if not module:
         return f"kernel {upcoming}, which boots next, has no NVIDIA module: the GPUs would be unusable"
-    if module.get("built_for") and module["built_for"] != upcoming:
-        return f"the NVIDIA module of kernel {upcoming} was built for {module['built_for']} and would not load"
+    if module.get("vermagic_mismatch"):
+        return f"the NVIDIA module of kernel {upcoming} {module['vermagic_mismatch']} and would not load"
     version, library = module.get("version"), host["driver"]["library"]
     if version and library and version != library:
         return (
@@ -58,12 +58,17 @@ def _obstacle(host: Host, policy: str, is_controller: bool, ids: list[str]) -> s
         signed = f"signed by {signer}, which this machine does not trust" if signer else "not signed"
         return f"Secure Boot is enabled, and the NVIDIA module of kernel {upcoming} is {signed}: it would not load"
     last = _last_attempt(host)
-    if last and last.get("boot") != host["identity"]["boot"] and last.get("reasons") == ids:
+    if last and last.get("boot") != host["identity"]["boot"] and set(ids) <= _reasons_of(last):
         return (
             "a reboot by this role did not resolve these reasons, so another reboot would not help. Fix the cause, "
             f"then remove {owned.DRIVER_REBOOT_MARKER}"
         )
     return None
+
+
+def _reasons_of(attempt: dict) -> set[str]:
+    found = attempt.get("reasons")
+    return {reason for reason in found if isinstance(reason, str)} if isinstance(found, list) else set()
 
 
 def _last_attempt(host: Host) -> dict | None:

@@ -180,8 +180,9 @@ class Todo:
     runfile: dict[str, Any] | None = None
     # The record of an installer that was interrupted.
     runfile_record: str | None = None
-    # Kernels to build the modules for, and the module version to add to DKMS first.
+    # Kernels to build the modules for, the commands for this, and the module version to add to DKMS first.
     build: list[str] = dataclasses.field(default_factory=list)
+    build_commands: list[list[str]] = dataclasses.field(default_factory=list)
     register: str | None = None
 
     # Files with `path`, `state`, `content` and `mode`; the commands that rebuild the initramfs.

@@ -144,7 +144,8 @@ def _reason_not_loaded(gpus: list[dict], versions: dict, host: dict) -> str:
         )
     return (
         f"The NVIDIA driver's user-space library{library} is installed, but the running kernel {running} has no "
-        "NVIDIA module. Install the kernel headers, build the module with dkms autoinstall, and run modprobe nvidia."
+        f"NVIDIA module. Install the kernel headers, build the module with 'dkms install NAME/VERSION -k {running}' "
+        "('dkms status' lists the names and versions), and run modprobe nvidia."
     )
 
 

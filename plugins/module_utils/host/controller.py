@@ -12,8 +12,16 @@ if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 
-def is_controller(host: Host, connection: str, controller_machine_id: str) -> bool:
-    """Return whether a host is the Ansible controller."""
-    machine_id = host["identity"]["machine_id"]
-    local = re.fullmatch(r"(ansible\.builtin\.|ansible\.legacy\.)?local", connection or "") is not None
-    return local or bool(machine_id and machine_id == (controller_machine_id or "").strip())
+def is_controller(host: Host, connection: str, boot_id: str, machine_id: str) -> bool:
+    """Return whether a host is the Ansible controller, or runs it in a container.
+
+    `boot_id` and `machine_id` are those of the controller. The boot ID decides: a container has the boot ID of its host
+    but a machine ID of its own, and cloned machines share a machine ID.
+    """
+    if re.fullmatch(r"(ansible\.builtin\.|ansible\.legacy\.)?local", connection or ""):
+        return True
+    identity = host["identity"]
+    theirs, ours = identity["boot"].partition("/")[0].strip(), (boot_id or "").strip()
+    if theirs and ours:
+        return theirs == ours
+    return bool(identity["machine_id"] and identity["machine_id"] == (machine_id or "").strip())

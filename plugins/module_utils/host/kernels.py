@@ -11,7 +11,7 @@ from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import boot
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import boot, vermagic
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
@@ -42,13 +42,7 @@ def module_for(root: str, release: str, run: Run) -> dict | None:
     path = host_driver.module_file(root, release)
     if path is None:
         return None
-    fields: dict[str, str] = {}
-    rc, out, _err = run(["modinfo", path])
-    if rc == 0:
-        for line in out.splitlines():
-            name, colon, value = line.partition(":")
-            if colon and name.strip() not in fields:
-                fields[name.strip()] = value.strip()
+    fields = _modinfo(path, run)
     license_name = fields.get("license", "")
     flavor = None
     if license_name:
@@ -59,7 +53,34 @@ def module_for(root: str, release: str, run: Run) -> dict | None:
         "flavor": flavor,
         "signer": fields.get("signer") or None,
         "built_for": fields.get("vermagic", "").partition(" ")[0] or None,
+        "vermagic_mismatch": _mismatch(root, release, fields.get("vermagic"), run),
     }
+
+
+def _mismatch(root: str, release: str, magic: str | None, run: Run) -> str | None:
+    known = vermagic.mismatch(magic, release, None)
+    reference = None if known or not magic else _module_of_kernel(root, release)
+    return known if reference is None else vermagic.mismatch(magic, release, _modinfo(reference, run).get("vermagic"))
+
+
+def _module_of_kernel(root: str, release: str) -> str | None:
+    """Return the path of a module that came with a kernel."""
+    directory = f"lib/modules/{release}"
+    for line in (read_text(root, f"{directory}/modules.dep") or "").splitlines():
+        path = os.path.join(root, directory, line.partition(":")[0])
+        if line.startswith("kernel/") and os.path.isfile(path):
+            return path
+    return None
+
+
+def _modinfo(path: str, run: Run) -> dict[str, str]:
+    rc, out, _err = run(["modinfo", path])
+    fields: dict[str, str] = {}
+    for line in out.splitlines() if rc == 0 else ():
+        name, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(name.strip(), value.strip())
+    return fields
 
 
 def dkms(root: str) -> list[dict]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
+    dkms,
     driver_removal,
     platform_data,
     reboot,
@@ -77,6 +78,7 @@ def present(
             "verifies": verifies,
             "report": report,
             "installs": installs,
+            "build_command": _build_command(host, result),
             "next_loaded": _next_loaded(host, request, result, installs, reboots=decision["go"]),
         },
         "acts": result.acts or decision["go"] or has_old_record or verifies,
@@ -87,6 +89,13 @@ def present(
         "report": report,
         "has_secrets": has_secrets,
     }
+
+
+def _build_command(host: Host, result: Plan) -> str | None:
+    """Return the command that builds the module of the kernel that boots next, for the advice in messages."""
+    if result.module_build != "dkms":
+        return None
+    return " ".join(dkms.commands(host, result, [host["kernel"]["next_boot"]])[0])
 
 
 def _next_loaded(host: Host, request: Request, result: Plan, installs: bool, reboots: bool) -> str | None:

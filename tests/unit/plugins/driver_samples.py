@@ -233,7 +233,14 @@ def _apt() -> dict:
 
 def _module(release: str, version: str) -> dict:
     path = f"/lib/modules/{release}/updates/dkms/nvidia.ko"
-    return {"path": path, "version": version, "flavor": None, "signer": None, "built_for": None}
+    return {
+        "path": path,
+        "version": version,
+        "flavor": None,
+        "signer": None,
+        "built_for": None,
+        "vermagic_mismatch": None,
+    }
 
 
 def resolve(observed: dict, values: dict, data: dict | None) -> Resolution:

@@ -40,6 +40,7 @@ def selects(options: list[str], name: str, version: str = NEW) -> bool:
     return package_selector.is_selected(map(package_selector.parse, options), name, version)
 
 
+BUILT = "535.309.01"
 VERSION = {"debian-12": NEW, "debian-13": "550.163.01-2"}
 
 
@@ -405,7 +406,29 @@ def test_missing_module_is_built():
     assert driver_plan.plan(there, {}, platform("debian-12")).todo.build == [K12]
 
 
-@pytest.mark.parametrize(("dkms", "register"), [([], "nvidia/580.95.05"), ([{"version": "580.95.05"}], None)])
+def tree(name: str, version: str, **kernels: str) -> dict:
+    """Describe a module in DKMS."""
+    return {"name": name, "version": version, "kernels": kernels, "failure": None}
+
+
+@pytest.mark.parametrize(
+    ("trees", "expected"),
+    [
+        ([tree("nvidia-current", BUILT)], ["-m", "nvidia-current", "-v", BUILT]),
+        ([tree("nvidia-current", "470.1"), tree("nvidia-current", BUILT)], ["-m", "nvidia-current", "-v", BUILT]),
+        ([tree("nvidia-fs", BUILT), tree("nvidia-current", BUILT)], ["-m", "nvidia-current", "-v", BUILT]),
+        ([tree("nvidia-current-open", BUILT), tree("nvidia-current", BUILT)], ["-m", "nvidia-current", "-v", BUILT]),
+        ([tree("nvidia-current", BUILT, **{K12: "installed"})], ["-m", "nvidia-current", "-v", BUILT, "--force"]),
+    ],
+    ids=["one", "an older version", "another module of NVIDIA", "the other flavor", "its files are gone"],
+)
+def test_only_the_drivers_module_is_built(trees, expected):
+    there = {**converged(modules={}), "dkms": trees}
+    (command,) = driver_plan.plan(there, {}, platform("debian-12")).todo.build_commands
+    assert command == ["dkms", "install", *expected[:4], "-k", K12, *expected[4:]]
+
+
+@pytest.mark.parametrize(("dkms", "register"), [([], "nvidia/580.95.05"), ([tree("nvidia", "580.95.05")], None)])
 def test_dkms_sources_are_registered_again(dkms, register):
     there = {**el_host(modules={}), "dkms": dkms}
     todo = driver_plan.plan(there, {}, platform("el-9")).todo

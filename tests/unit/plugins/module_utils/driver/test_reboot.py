@@ -36,7 +36,7 @@ def test_other_reboot_reasons_are_ignored():
 
 def module(**fields) -> dict:
     """Describe the next kernel, whose module has these fields."""
-    there = {"version": "550.163.01", "signer": None, "built_for": K12, **fields}
+    there = {"version": "550.163.01", "signer": None, "built_for": K12, "vermagic_mismatch": None, **fields}
     kernel = {"release": K12, "bootable": True, "headers": True, "nvidia_module": there}
     return {"running": K12, "next_boot": K12, "kernels": [kernel]}
 
@@ -47,8 +47,10 @@ GATE = [
     ("policy", "never", False, {}, False, "nvidia_driver_reboot_policy is never"),
     ("controller", "when_required", True, {}, False, "the Ansible controller"),
     ("no module", "when_required", False, {"modules": {}}, False, "has no NVIDIA module"),
-    ("module of another kernel", "when_required", False, {"kernel_": module(built_for="6.1.0-1-amd64")}, False,
-     "was built for 6.1.0-1-amd64"),
+    ("module of another kernel", "when_required", False,
+     {"kernel_": module(vermagic_mismatch="was built for 6.1.0-1-amd64")}, False, "was built for 6.1.0-1-amd64"),
+    ("module of another kernel with the same symbols", "when_required", False,
+     {"kernel_": module(built_for="6.1.0-1-amd64")}, True, ""),
     ("module of another version than the libraries", "when_required", False,
      {"kernel_": module(version="535.247.01")}, False,
      "has version 535.247.01, but the driver's libraries have version 550.163.01"),
@@ -89,9 +91,21 @@ def test_reboot_into_same_module_is_refused():
     [
         ("0f6e2b3c/4", ["library_differs", "module_differs"], True),
         ("another/4", ["library_differs", "module_differs"], False),
+        ("another/4", ["library_differs", "module_differs", "nouveau_bound"], False),
         ("another/4", ["nouveau_bound"], True),
+        ("another/4", ["library_differs", "nouveau_bound"], True),
+        ("another/4", None, True),
+        ("another/4", [["library_differs"], 1], True),
     ],
-    ids=["interrupted before the reboot", "same reasons after the reboot", "other reasons"],
+    ids=[
+        "interrupted before the reboot",
+        "same reasons after the reboot",
+        "fewer reasons after the reboot",
+        "other reasons",
+        "a new reason",
+        "no reasons in the record",
+        "a damaged record",
+    ],
 )
 def test_failed_reboot_is_not_repeated(boot, reasons, go):
     content = json.dumps({"boot": boot, "reasons": reasons})

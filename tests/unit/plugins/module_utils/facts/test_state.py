@@ -188,7 +188,7 @@ CASES = [
         failed(9),
         {},
         "driver_not_loaded",
-        ["the running kernel 6.1.0-40-amd64 has no NVIDIA module", "dkms autoinstall"],
+        ["the running kernel 6.1.0-40-amd64 has no NVIDIA module", "dkms install NAME/VERSION -k 6.1.0-40-amd64"],
     ),
     (
         "loaded, but not bound",

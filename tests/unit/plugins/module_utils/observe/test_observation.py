@@ -275,6 +275,7 @@ def test_versions_of_module_library_and_file_are_read_and_compared(tree):
         "flavor": "proprietary",
         "signer": "DKMS key",
         "built_for": K,
+        "vermagic_mismatch": None,
     }
     assert [reason["id"] for reason in host["reboot_reasons"]] == ["library_differs", "module_differs"]
     assert len(host["reboot_required_reasons"]) == 2
