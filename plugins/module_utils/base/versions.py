@@ -7,10 +7,19 @@ from __future__ import annotations
 
 import re
 
+# No version, index or ID has more digits. Python raises ValueError for a number with thousands of digits.
+_MOST_DIGITS = 18
+
+
+def whole_number(digits: str) -> int:
+    """Return the number for digits of a host, a package or an image. Longer numbers all count as the same one."""
+    return int(digits) if len(digits.lstrip("0")) <= _MOST_DIGITS else 10**_MOST_DIGITS
+
 
 def natural_key(text: str) -> list[tuple[int, int, str]]:
     """Return a sort key for versions and kernel releases: 6.9 comes before 6.12."""
-    return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in re.findall(r"\d+|[^\d.]+", text)]
+    parts = re.findall(r"[0-9]+|[^0-9.]+", text)
+    return [(1, whole_number(part), "") if part[0] in "0123456789" else (0, 0, part) for part in parts]
 
 
 def upstream_version(version: str | None) -> str:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
+
 LABEL_VOLUMES = "com.nvidia.volumes.needed"
 LABEL_CUDA = "com.nvidia.cuda.version"
 
@@ -125,16 +127,16 @@ def _requirements(env: Mapping[str, str]) -> dict[str, str]:
         for name, value in env.items()
         if name.startswith("NVIDIA_REQUIRE_") and not name.startswith("NVIDIA_REQUIRE_JETPACK") and value.strip()
     }
-    version = re.match(r"\d+\.\d+", env.get("CUDA_VERSION", ""))
+    version = re.match(r"[0-9]+\.[0-9]+", env.get("CUDA_VERSION", ""))
     if version and "NVIDIA_REQUIRE_CUDA" not in env:
         found["CUDA_VERSION"] = f"cuda>={version.group(0)}"
     return found
 
 
 def _check_label(label: str, driver: str) -> list[str]:
-    if re.match(r"^\d+(\.\d+)*$", label.strip()) is None:
+    if not _is_version(label.strip()):
         raise RequirementError(
-            f"The image's label {LABEL_CUDA}={label} is not a version. Correct the label, or {_DISABLE_HINT}."
+            f"The image's label {LABEL_CUDA}={_shown(label)} is not a version. Correct the label, or {_DISABLE_HINT}."
         )
     required = _major_minor(label.strip())
     if _version(required) <= _version(driver):
@@ -142,8 +144,8 @@ def _check_label(label: str, driver: str) -> list[str]:
     if _is_minor_compatible(required, driver):
         return [_compatibility_warning(required, driver, f"label {LABEL_CUDA}")]
     raise RequirementError(
-        f"unsupported CUDA version: driver {driver} < image {required}. Upgrade the driver, use an image for CUDA "
-        f"{driver} or older, or {_DISABLE_HINT}."
+        f"unsupported CUDA version: driver {driver} < image {_shown(required)}. Upgrade the driver, use an image "
+        f"for CUDA {driver} or older, or {_DISABLE_HINT}."
     )
 
 
@@ -201,7 +203,7 @@ def _parse(name: str, expression: str) -> tuple[list[list[Term]], list[str]]:
         for text in filter(None, alternative.split(",")):
             term = _parse_term(name, expression, text)
             if term is None:
-                warnings.append(f"{name}: the condition {text} is skipped because its property is unknown.")
+                warnings.append(f"{name}: the condition {_shown(text)} is skipped because its property is unknown.")
             else:
                 terms.append(term)
         alternatives += [terms] if terms else []
@@ -210,18 +212,15 @@ def _parse(name: str, expression: str) -> tuple[list[list[Term]], list[str]]:
 
 def _parse_term(name: str, expression: str, term: str) -> Term | None:
     """Parse a condition. Return None if its property is unknown."""
+    place = f"{name}={_shown(expression)}: {_shown(term)!r}"
     match = _TERM.match(term)
     numeric = match is not None and match.group(1) in _VERSIONS
     if match is None or (numeric and not _is_version(match.group(3))):
-        raise RequirementError(
-            f"{name}={expression}: {term!r} is not a condition such as cuda>=12.0. Correct {name}, or {_DISABLE_HINT}."
-        )
+        raise RequirementError(f"{place} is not a condition such as cuda>=12.0. Correct {name}, or {_DISABLE_HINT}.")
     if not numeric and match.group(1) != "brand":
         return None
     if not numeric and match.group(2) not in ("=", "!="):
-        raise RequirementError(
-            f"{name}={expression}: {term!r}: a brand supports only = and !=. Correct {name}, or {_DISABLE_HINT}."
-        )
+        raise RequirementError(f"{place}: a brand supports only = and !=. Correct {name}, or {_DISABLE_HINT}.")
     return match.group(1), match.group(2), match.group(3)
 
 
@@ -263,7 +262,7 @@ def _is_minor_compatible(image: str, driver: str) -> bool:
 
 def _compatibility_warning(image: str, driver: str, source: str) -> str:
     return (
-        f"The image is built for CUDA {image} ({source}), but the driver supports {driver}. With minor-version "
+        f"The image is built for CUDA {_shown(image)} ({source}), but the driver supports {driver}. With minor-version "
         "compatibility, the image cannot use features that are newer than the driver."
     )
 
@@ -288,23 +287,28 @@ def _unmet_message(
         for term in terms:
             if _requires_newer_cuda(term, actual) and not _is_met(term, actual):
                 return (
-                    f"unsupported CUDA version: driver {actual['cuda']} < image {term[2]} ({name}={expression}). "
-                    f"Upgrade the driver, use an older image, or {_DISABLE_HINT}."
+                    f"unsupported CUDA version: driver {actual['cuda']} < image {_shown(term[2])} ({name}="
+                    f"{_shown(expression)}). Upgrade the driver, use an older image, or {_DISABLE_HINT}."
                 )
     subject = f"GPU {gpu['uuid']}" if gpu.get("uuid") else "This host"
     versions = ", ".join(f"{key} {value or 'unknown'}" for key, value in actual.items())
     return (
-        f"{subject} does not meet the image's requirement {name}={expression}: it has {versions}. "
+        f"{subject} does not meet the image's requirement {name}={_shown(expression)}: it has {versions}. "
         f"Use another image, or {_DISABLE_HINT}."
     )
 
 
+def _shown(text: str) -> str:
+    """Return a text of an image as messages show it. A long one would hide the rest of the message."""
+    return text if len(text) <= 200 else f"{text[:100]}... ({len(text)} characters)"
+
+
 def _is_version(text: str) -> bool:
-    return re.match(r"^\d+(\.\d+)*$", text) is not None
+    return re.fullmatch(r"[0-9]+(\.[0-9]+)*", text) is not None
 
 
 def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text))
+    return tuple(whole_number(part) for part in re.findall(r"[0-9]+", text))
 
 
 def _major_minor(text: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import (
     Gpu,
     Inventory,
@@ -16,6 +17,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus impo
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SELECTOR_FORMATS, SelectionError
 
+# No UUID, index or address has more characters.
+_LONGEST = 100
 _INDEX = re.compile(r"^\d+$")
 # A leading zero or two digits after the colon make a PCI address: no GPU has more than ten MIG devices.
 _MIG_PAIR = re.compile(r"^(0|[1-9]\d*):(\d)$")
@@ -23,9 +26,11 @@ _MIG_PAIR = re.compile(r"^(0|[1-9]\d*):(\d)$")
 
 def find_unit(selector: str, inventory: Inventory) -> Unit:
     """Return the unit that a selector names. Raise SelectionError if there is none or more than one."""
+    if len(selector) > _LONGEST:
+        raise SelectionError(f"gpus: {selector[:_LONGEST]!r}... does not name a GPU. Use {SELECTOR_FORMATS}.")
     pair = _MIG_PAIR.match(selector)
     if pair:
-        return _find_mig_device(selector, int(pair.group(1)), int(pair.group(2)), inventory)
+        return _find_mig_device(selector, whole_number(pair.group(1)), int(pair.group(2)), inventory)
     if _INDEX.match(selector):
         return _find_index(selector, inventory)
     if selector.lower().startswith("mig-"):
@@ -48,9 +53,9 @@ def refuse_lost(gpu: Gpu) -> None:
 
 def _find_index(selector: str, inventory: Inventory) -> Unit:
     for gpu in inventory.gpus:
-        if gpu.index == int(selector):
+        if gpu.index == whole_number(selector):
             return _whole_gpu(gpu, inventory)
-    hint = ' (YAML reads an unquoted 1:0 as the number 60: write "1:0".)' if int(selector) >= 60 else ""
+    hint = ' (YAML reads an unquoted 1:0 as the number 60: write "1:0".)' if whole_number(selector) >= 60 else ""
     raise SelectionError(f"There is no GPU {selector}. This host has {inventory.describe()}.{hint}")
 
 

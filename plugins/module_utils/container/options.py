@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import COMPAT_DIRECTORY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
@@ -367,7 +368,7 @@ def removal_options(engine: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def stop_timeout(options: Mapping[str, Any], present: Any) -> int:
     """Return the seconds that the engine waits for a container to stop. `present`: the value of the container."""
     values = (options.get("stop_timeout"), options.get("stop_time"), present)
-    return max((int(value) for value in values if str(value).isdigit()), default=0)
+    return max((whole_number(str(value)) for value in values if str(value).isdecimal()), default=0)
 
 
 def _device_requests(access: Access) -> list[dict[str, Any]]:

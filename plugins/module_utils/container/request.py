@@ -129,7 +129,7 @@ def parse_request(value: Any) -> Request:
     if text.startswith("["):
         return _list_request(_parse_list(text))
     count = _COUNT.fullmatch(text)
-    if count and not int(count.group(1)):
+    if count and not count.group(1).strip("-0"):
         raise SelectionError(
             f'gpus="{text}" is ambiguous: it could mean no GPU or GPU 0. Write gpus: none, or gpus: [0].'
         )

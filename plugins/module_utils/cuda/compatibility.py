@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations as hardware_generations
 
 # Minor version compatibility: since CUDA 11, programs of all toolkits of a major version run on this or a newer branch.
@@ -19,7 +20,7 @@ def driver_support(driver: str, toolkit: str, branches: dict[str, int]) -> str:
     `branches` maps each toolkit version to its driver branch. An unknown version has the branch of the newest known
     version before it, so that toolkits that may work are not rejected.
     """
-    branch, version = int(driver.partition(".")[0]), _key(toolkit)
+    branch, version = whole_number(driver.partition(".")[0]), _key(toolkit)
     first = _FIRST_BRANCH.get(version[0])
     if first is not None and branch < first:
         return "no"
@@ -44,4 +45,4 @@ def unsupported_gpus(toolkit: str, device_ids: list[str]) -> dict[str, int]:
 
 
 def _key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+    return tuple(whole_number(part) for part in version.split("."))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DaemonConfigError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import (
     KNOWN_OPTIONS,
@@ -24,7 +25,7 @@ def version_of(run: Run, dockerd: str) -> tuple[int, ...]:
     """Return the version of dockerd, () if it does not print one."""
     _rc, out, _err = run([dockerd, "--version"])
     match = re.search(r"\b(\d+)\.(\d+)(?:\.(\d+))?", out)
-    return tuple(int(part or 0) for part in match.groups()) if match else ()
+    return tuple(whole_number(part or "0") for part in match.groups()) if match else ()
 
 
 def validate(

@@ -241,7 +241,7 @@ def _flags(words: list[tuple[str, str]]) -> list[Flag]:
             if not sign and rest:
                 (value, _place), rest = rest[0], rest[1:]
                 text = f"{word} {value}"
-            content = int(value) if kind == "int" and value.lstrip("-").isdigit() else value
+            content = int(value) if kind == "int" and re.fullmatch(r"-?[0-9]{1,18}", value) else value
         if kind in ("list", "map") and "." not in key:
             earlier = found[key].value if key in found else []
             content = [*earlier, content]

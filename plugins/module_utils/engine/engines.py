@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import podman_config, volumes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_info import read_info
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.stopped import StoppedEngine
@@ -65,7 +66,7 @@ def version_key(version: str | None) -> tuple[int, ...]:
     Versions of packages may begin with an epoch ("5:27.3.1-1"), tags with the letter v ("v0.6.0").
     """
     match = re.match(r"(?:\d+:)?v?(\d+(?:\.\d+)*)", version or "")
-    return tuple(int(part) for part in match.group(1).split(".")) if match else ()
+    return tuple(whole_number(part) for part in match.group(1).split(".")) if match else ()
 
 
 def plain_version(version: str | None) -> str:

@@ -10,7 +10,7 @@ import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.assignments import shell_assignments
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, whole_number
 
 _IMAGES = (
     "boot/vmlinuz-{0}",
@@ -68,8 +68,8 @@ def _grub_settings(root: str) -> dict[str, str]:
 def _release_of(root: str, entry: str, releases: list[str]) -> str | None:
     if not entry:
         return None
-    if entry.isdigit() and exists(root, _LOADER_ENTRIES):
-        return _numbered_loader_entry(root, int(entry), releases)
+    if entry.isdecimal() and exists(root, _LOADER_ENTRIES):
+        return _numbered_loader_entry(root, whole_number(entry), releases)
     loader = _fields(read_text(root, f"{_LOADER_ENTRIES}/{entry}.conf"))
     if loader.get("version") in releases:
         return loader["version"]
@@ -120,8 +120,8 @@ def _menu_kernel(menu: list[dict], path: str) -> str | None:
     """Return the kernel file of the entry at `path`: numbers, titles or IDs joined by `>`, such as 0 or 1>2."""
     entries, selected = menu, None
     for step in path.split(">"):
-        if step.isdigit():
-            selected = entries[int(step)] if int(step) < len(entries) else None
+        if step.isdecimal():
+            selected = entries[whole_number(step)] if whole_number(step) < len(entries) else None
         else:
             selected = next((entry for entry in entries if step in (entry["title"], entry["id"])), None)
         if selected is None:

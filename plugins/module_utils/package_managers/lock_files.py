@@ -13,6 +13,7 @@ import time
 from typing import Any, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
 
 # A frontend such as apt holds the first lock during its whole run, and dpkg holds the second.
 DPKG = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock")
@@ -46,8 +47,8 @@ def holder(root: str, manager: str) -> str | None:
     for path in _OWNERS.get(manager, ()):
         text = (read_text(root, path) or "").strip()
         # Package managers also ignore the file of a process that ended.
-        if text.isdigit() and int(text) != os.getpid() and os.path.exists(f"/proc/{text}"):
-            return _described(int(text), path)
+        if text.isdecimal() and whole_number(text) != os.getpid() and os.path.exists(f"/proc/{text}"):
+            return _described(whole_number(text), path)
     for path in _LOCKS[manager]:
         pid = owner(os.path.join(root, path.lstrip("/")))
         if pid is not None:

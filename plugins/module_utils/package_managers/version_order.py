@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
+
 
 class Parts(NamedTuple):
     """The parts of `epoch:version-release`. Debian calls the release a revision. Missing parts are empty."""
@@ -39,13 +41,14 @@ def rpm(text: str) -> tuple[Any, ...]:
 def key(manager: str, parts: Parts) -> tuple[Any, ...]:
     """Return the sort key of a split version. The manager `apt` has Debian's order, all others have rpm's order."""
     one = _debian_part if manager == "apt" else _rpm_part
-    return int(parts.epoch or 0), one(parts.version), one(parts.release)
+    return whole_number(parts.epoch or "0"), one(parts.version), one(parts.release)
 
 
 def _debian_part(text: str) -> list[tuple[tuple[int, ...], int]]:
     # The pattern also matches the empty text at the end. This end sorts after a tilde and before everything else.
     pairs = re.findall(r"([^0-9]*)([0-9]*)", text or "0")
-    return [((*(_debian_order(character) for character in word), 0), int(number or 0)) for word, number in pairs]
+    words = [((*(_debian_order(character) for character in word), 0), number or "0") for word, number in pairs]
+    return [(word, whole_number(number)) for word, number in words]
 
 
 def _debian_order(character: str) -> int:
@@ -64,4 +67,4 @@ def _rpm_order(word: str) -> tuple[Any, ...]:
     """From old to new: a tilde, the end of the version, a caret, letters, numbers."""
     if word in "~^":
         return (0,) if word == "~" else (2,)
-    return (4, int(word)) if word.isdigit() else (3, word)
+    return (4, whole_number(word)) if word.isdigit() else (3, word)

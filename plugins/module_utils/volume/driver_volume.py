@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_files import VERSION, DriverFile
 
 DEFAULT_PATH = owned.VOLUMES
@@ -118,7 +119,7 @@ def versions(path: str) -> list[str]:
 
 def version_key(version: str) -> tuple[int, ...]:
     """Return a sort key that orders versions by their numbers."""
-    return tuple(int(piece) for piece in version.split("."))
+    return tuple(whole_number(piece) for piece in version.split("."))
 
 
 def difference(layout: Layout, directory: str, label: str | None = None) -> Difference:
