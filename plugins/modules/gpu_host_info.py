@@ -331,6 +331,12 @@ host:
           uuids: []
           ours: false
           digest: 5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef
+    nvidia_runtimes:
+      description: >-
+        The existing programs that the configuration of Docker, containerd and CRI-O names as NVIDIA's runtime, with
+        their versions. The version is null if it is unknown, or if the program is that of a package.
+      type: dict
+      sample: {/usr/local/nvidia/toolkit/nvidia-container-runtime: 1.17.4}
     cri_files:
       description:
         - The configuration files of C(containerd) and of CRI-O (C(crio)), as texts by path, in the order in which the

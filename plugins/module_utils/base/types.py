@@ -472,6 +472,7 @@ class Host(TypedDict):
     docker_data: DockerData
     cdi_specs: list[CdiSpec]
     cri_files: CriFiles
+    nvidia_runtimes: dict[str, str | None]
     driver_volume: VolumePrediction | None
     docker_daemon_json: DaemonJson
     files: dict[str, File]

@@ -52,13 +52,23 @@ class Conditions:
         if self.mig_profile is not None and (unit.profile or "").lower() != self.mig_profile.lower():
             actual = f"has MIG profile {unit.profile}" if unit.is_mig else "is a whole GPU"
             return f"{actual}, not MIG profile {self.mig_profile}"
-        memory = unit.memory_total_mib if unit.is_mig else unit.gpu.memory_total_mib
-        if self.memory_min_mib is not None and (memory is None or memory < self.memory_min_mib):
-            return f"has {memory} MiB of memory, less than {self.memory_min_mib}"
+        unknown = self.unknown(unit)
+        if unknown:
+            return unknown
+        if self.memory_min_mib is not None and (_memory(unit) or 0) < self.memory_min_mib:
+            return f"has {_memory(unit)} MiB of memory, less than {self.memory_min_mib}"
         if self.model is not None and not _matches_model(unit.gpu.name, self.model):
             return f"is model {unit.gpu.name!r}, not {self.model!r}"
         if self.numa_node is not None and unit.gpu.numa_node != self.numa_node:
             return f"is on NUMA node {unit.gpu.numa_node}, not {self.numa_node}"
+        return None
+
+    def unknown(self, unit: Unit) -> str | None:
+        """Return which property of a condition the driver does not report, or None."""
+        if self.memory_min_mib is not None and _memory(unit) is None:
+            return "does not report its memory, for example because the CPU shares it. Remove memory_min_mib"
+        if self.numa_node is not None and unit.gpu.numa_node is None:
+            return "does not report its NUMA node"
         return None
 
     def present_mismatch(self, unit: Unit, busy: Mapping[str, Sequence[str]]) -> str | None:
@@ -95,6 +105,10 @@ class Conditions:
             for key, text in templates.items()
             if values[key] is not None and values[key] != no_condition.get(key)
         )
+
+
+def _memory(unit: Unit) -> int | None:
+    return unit.memory_total_mib if unit.is_mig else unit.gpu.memory_total_mib
 
 
 def required_subsets(request: Request, conditions: Conditions, *, exclusive: bool) -> set[str]:

@@ -89,7 +89,7 @@ def node_label(name: str, engine: EngineState, host: Host, userns: str | None = 
     (NVIDIA/libnvidia-container, nvc_mount.c, 077f498c). The labels that a container may use:
     containers/container-selinux, container.te (66ae652).
     """
-    if engine.rootless or userns not in (None, "", "host"):
+    if engine.rootless or (userns != "host" and (userns or engine.userns_remap)):
         return HOST_LABEL
     if name == DEVICE_REQUESTS:
         return OWN_LABEL if requests_use_cdi(engine, host) else HOST_LABEL

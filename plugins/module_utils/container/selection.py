@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, Unit
@@ -77,10 +77,12 @@ class _Filter(NamedTuple):
         """Return why a unit is rejected, or None."""
         return self.conditions.mismatch(unit) or self._present_mismatch(unit)
 
-    def describe_rejected(self, units: Iterable[Unit]) -> str:
-        """List the units that are rejected because of their present state."""
+    def describe_rejected(self, units: Sequence[Unit]) -> str:
+        """List the units that are rejected because of their present state, or because a property is unknown."""
+        unknown = [(unit, reason) for unit in units if (reason := self.conditions.unknown(unit))]
         fitting = [unit for unit in units if self.conditions.mismatch(unit) is None]
-        rejected = "; ".join(f"{unit} {reason}" for unit in fitting if (reason := self._present_mismatch(unit)))
+        present = [(unit, reason) for unit in fitting if (reason := self._present_mismatch(unit))]
+        rejected = "; ".join(f"{unit} {reason}" for unit, reason in (*unknown, *present))
         return f"Rejected: {rejected}. " if rejected else ""
 
     def _present_mismatch(self, unit: Unit) -> str | None:

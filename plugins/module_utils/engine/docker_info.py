@@ -32,6 +32,7 @@ class DockerInfo(t.NamedTuple):
     swarm: bool
     rootless: bool
     selinux: bool
+    userns_remap: bool
 
 
 def read_info(answer: dict[str, t.Any]) -> DockerInfo:
@@ -54,4 +55,5 @@ def read_info(answer: dict[str, t.Any]) -> DockerInfo:
         swarm=(answer.get("Swarm") or {}).get("LocalNodeState") in ("active", "pending", "locked", "error"),
         rootless=any("rootless" in option for option in security),
         selinux=any("selinux" in option for option in security),
+        userns_remap=any("userns" in option for option in security),
     )

@@ -41,6 +41,8 @@ class EngineState:
     cgroup_driver: str = ""
     rootless: bool = False
     selinux: bool = False
+    # Whether containers get a user namespace unless they opt out.
+    userns_remap: bool = False
     started: float | None = None
 
     @property
@@ -142,6 +144,7 @@ class Docker(volumes.Docker):
                 cgroup_driver=info.cgroup_driver or "",
                 rootless=info.rootless,
                 selinux=info.selinux,
+                userns_remap=info.userns_remap,
                 started=self._started(),
             )
         return self._state

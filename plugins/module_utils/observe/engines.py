@@ -92,6 +92,14 @@ def daemon_json(root: str, file: dict, record_file: dict, run: Run) -> dict:
         return {**result, "error": str(error)}
 
 
+def runtime_programs(daemon: dict) -> list[str]:
+    """Return the programs of the runtimes in daemon.json and in the flags of dockerd."""
+    runtimes = (daemon["content"] or {}).get("runtimes")
+    entries = runtimes.values() if isinstance(runtimes, dict) else ()
+    words = [word for flag in daemon["flags"] if flag["key"] == "runtimes" for word in flag["value"]]
+    return [*filter(None, map(fields.program, entries)), *(word.partition("=")[2] for word in words)]
+
+
 def _missing_runtimes(root: str, content: dict) -> dict[str, str]:
     """Return the runtimes whose program does not exist, with its path. dockerd searches for names in its PATH."""
     runtimes = content.get("runtimes")

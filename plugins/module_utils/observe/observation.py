@@ -39,6 +39,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import (
     cri_files,
     devices,
     gpu_users,
+    nvidia_runtimes,
     package_origins,
     repositories,
 )
@@ -221,6 +222,9 @@ def observe(
     cdi_directories = [*cdi_staleness.DIRECTORIES, *docker.get("cdi_spec_dirs", ()), *podman_config.configured(root)]
     host["cdi_specs"] = cdi_staleness.observed(root, cdi_directories)
     host["cri_files"] = cri_files.read(root)
+    texts = [*host["cri_files"]["containerd"].values(), *host["cri_files"]["crio"].values()]
+    texts += [*observe_engines.runtime_programs(daemon_json)]
+    host["nvidia_runtimes"] = nvidia_runtimes.read(root, texts, run)
     version = host["driver"]["loaded"] or host["driver"]["on_disk"]
     host["driver_volume"] = predict_volume(version) if predict_volume else None
     host["apt"] = repositories.apt(root, system, run) if system["package_manager"] == "apt" else None

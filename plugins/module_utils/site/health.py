@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import fur
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record as proof_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, own_cdi
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, own_cdi, registered_runtimes
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -60,6 +60,7 @@ def judge(
         problems += _uvm(host)
         problems += _cdi(host, facts)
         problems += _failed_proof(host, proof)
+        problems += registered_runtimes.missing(host)
         notes += _old_proof(host) if proof is None else []
     problems += _engine(host, requires_engine)
     problems += _packages(host)
@@ -76,6 +77,7 @@ def judge(
         notes.append(_no_gpus(host))
     notes += _excluded(host)
     notes += _unknown_licenses(facts)
+    notes += registered_runtimes.foreign(host) if host["nvidia"]["gpus"] else []
     notes += _narrow_links(facts, pcie_width)
     notes += _notes(host, facts)
     return {"problems": [_sentence(text) for text in problems], "notes": [_sentence(text) for text in notes]}

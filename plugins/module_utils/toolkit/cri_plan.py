@@ -14,7 +14,12 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_file, cri_runtime, toml_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
+    config_file,
+    cri_runtime,
+    registered_runtimes,
+    toml_text,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import ROOT_FILE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
@@ -118,7 +123,14 @@ def _containerd(result: Plan, host: Host, version: str, *, default_runtime: bool
     seen, texts = host["cri_files"], host["cri_files"]["containerd"]
     root = texts.get(ROOT_FILE)
     imported = {path: text for path, text in texts.items() if path != ROOT_FILE}
-    found = cri_runtime.containerd(version, root, imported, default_runtime=default_runtime, existing=seen["others"])
+    found = cri_runtime.containerd(
+        version,
+        root,
+        imported,
+        default_runtime=default_runtime,
+        existing=seen["others"],
+        programs=registered_runtimes.programs(host),
+    )
     result.problems += found.problems
     result.reasons += [text.rstrip(".") for text in found.reasons]
     if found.problems:
@@ -146,12 +158,20 @@ def _containerd(result: Plan, host: Host, version: str, *, default_runtime: bool
 
 def _crio(result: Plan, host: Host, version: str, *, default_runtime: bool, restart_policy: str) -> None:
     try:
-        drop_in, _oci_runtime = cri_runtime.crio(_crio_texts(host), default_runtime=default_runtime)
+        texts, programs = _crio_texts(host), registered_runtimes.programs(host)
+        drop_in, _oci_runtime = cri_runtime.crio(texts, default_runtime=default_runtime, programs=programs)
+        known = cri_runtime.crio_program(texts)
     except TomlError as error:
         result.problems.append(str(error))
         return
     if drop_in is None:
-        result.reasons.append("runtime nvidia is already registered in CRI-O, whose configuration stays unchanged")
+        result.reasons.append(
+            f"runtime nvidia is already registered in CRI-O as {known}, and the configuration stays unchanged"
+        )
+    elif cri_runtime.is_missing(known, programs):
+        result.reasons.append(
+            f"runtime nvidia is registered in CRI-O as {known}, which does not exist. {owned.CRIO_DROP_IN} replaces it"
+        )
     is_reloadable = version_key(version) >= version_key(_RELOADS)
     change = _change(
         host, CRIO, [_file(host, owned.CRIO_DROP_IN, drop_in)], "reloaded" if is_reloadable else "restarted"
@@ -168,7 +188,8 @@ def oci_runtime(host: Host, engines: t.Collection[str], *, default_runtime: bool
     if "crio" not in engines:
         return None
     try:
-        return cri_runtime.crio(_crio_texts(host), default_runtime=default_runtime)[1]
+        programs = registered_runtimes.programs(host)
+        return cri_runtime.crio(_crio_texts(host), default_runtime=default_runtime, programs=programs)[1]
     except TomlError:  # the plan reports it
         return None
 

@@ -95,16 +95,23 @@ def containerd(
     *,
     default_runtime: bool = False,
     existing: t.Collection[str] = (),
+    programs: t.Collection[str] = (),
 ) -> Registration:
     """Return the registration of the runtime in containerd.
 
     `root_text`: the text of its root file, None if the file does not exist. `imported`: the texts of imported files by
-    path, in the order in which containerd reads them.
+    path, in the order in which containerd reads them. `programs`: the existing programs that the files name.
     """
     result = Registration()
     try:
         _containerd(
-            result, version, root_text, dict(imported or {}), default_runtime=default_runtime, existing=existing
+            result,
+            version,
+            root_text,
+            dict(imported or {}),
+            default_runtime=default_runtime,
+            existing=existing,
+            programs=programs,
         )
     except TomlError as error:
         result.problems.append(str(error))
@@ -121,6 +128,7 @@ def _containerd(
     *,
     default_runtime: bool,
     existing: t.Collection[str],
+    programs: t.Collection[str],
 ) -> None:
     other = owner(root_text, existing)
     if other:
@@ -140,9 +148,14 @@ def _containerd(
         return
     trees = {ROOT_FILE: root, **{path: _parsed(path, text) for path, text in imported.items() if path != DROP_IN}}
     table = _effective(trees.values(), _CRI[number], merges=merges)
-    if _is_registered(table, default_runtime=default_runtime):
+    known = _program(table)
+    if is_missing(known, programs):
         result.reasons.append(
-            f"runtime {NAME} is already registered in containerd, whose configuration stays unchanged."
+            f"runtime {NAME} is registered in containerd as {known}, which does not exist. {DROP_IN} replaces it."
+        )
+    elif _is_registered(table, default_runtime=default_runtime):
+        result.reasons.append(
+            f"runtime {NAME} is already registered in containerd as {known}, and the configuration stays unchanged."
         )
         return
     if table.get("enable_cdi") is False and version_key(version) >= version_key(_CDI):
@@ -241,9 +254,40 @@ def _with_runtime(table: dict[str, t.Any], version: str, default_runtime: bool, 
 
 def _is_registered(table: dict[str, t.Any], *, default_runtime: bool) -> bool:
     """Return whether somebody else has registered NVIDIA's runtime."""
-    binary = toml_text.get(table, ("containerd", "runtimes", NAME, "options", "BinaryName"))
+    binary = _program(table)
     is_default = toml_text.get(table, ("containerd", "default_runtime_name")) == NAME
     return posixpath.basename(str(binary)) == posixpath.basename(PATH) and (is_default or not default_runtime)
+
+
+def _program(table: dict[str, t.Any]) -> str | None:
+    """Return the program of the runtime in a table of CRI."""
+    binary = toml_text.get(table, ("containerd", "runtimes", NAME, "options", "BinaryName"))
+    return binary if isinstance(binary, str) else None
+
+
+def is_missing(program: str | None, programs: t.Collection[str]) -> bool:
+    """Return whether a registered program of NVIDIA is gone. The toolkit installs the program at its usual path."""
+    is_path = bool(program) and str(program).startswith("/") and program != PATH
+    return is_path and posixpath.basename(str(program)).startswith(posixpath.basename(PATH)) and program not in programs
+
+
+def containerd_program(texts: t.Mapping[str, str], version: str) -> str | None:
+    """Return the program of the runtime in containerd. `texts`: all its files by path, in the order of reading."""
+    trees = {path: _parsed(path, text) for path, text in texts.items()}
+    root = trees.get(ROOT_FILE, {})
+    merges = version_key(version) >= version_key(_MERGES)
+    table = _CRI.get(root.get("version", 3 if merges else 2))
+    order = _load_order(trees) if ROOT_FILE in trees else list(trees)
+    return _program(_effective((trees[path] for path in order), table, merges=merges)) if table else None
+
+
+def crio_program(texts: t.Mapping[str, str]) -> str | None:
+    """Return the program of the runtime in CRI-O. `texts`: see `crio`."""
+    tree: dict[str, t.Any] = {}
+    for path, text in texts.items():
+        tree = _merged(tree, _parsed(path, text))
+    found = toml_text.get(tree, ("crio", "runtime", "runtimes", NAME, "runtime_path"))
+    return found if isinstance(found, str) else None
 
 
 def _root_keys(root: dict[str, t.Any], number: int) -> dict[str, t.Any]:
@@ -281,19 +325,23 @@ def _imported(tree: dict[str, t.Any], path: str, paths: t.Iterable[str]) -> list
     return result
 
 
-def crio(texts: t.Mapping[str, str], *, default_runtime: bool = False) -> tuple[str | None, str | None]:
+def crio(
+    texts: t.Mapping[str, str], *, default_runtime: bool = False, programs: t.Collection[str] = ()
+) -> tuple[str | None, str | None]:
     """Return the drop-in for CRI-O, and the OCI runtime that NVIDIA's runtime does not find by its name.
 
     None: somebody else has registered the runtime, or it finds the OCI runtime. `texts`: CRI-O's configuration files by
-    path, in the order in which it reads them. Raise TomlError with a whole message if one cannot be read.
+    path, in the order in which it reads them. `programs`: the existing programs that the files name. Raise TomlError
+    with a whole message if one cannot be read.
     """
     tree: dict[str, t.Any] = {}
     for path, text in texts.items():
         tree = _merged(tree, _parsed(path, text))
     section = toml_text.get(tree, ("crio", "runtime")) or {}
     runtimes = section.get("runtimes") or {}
-    known = posixpath.basename(str((runtimes.get(NAME) or {}).get("runtime_path")))
-    if known == posixpath.basename(PATH) and (section.get("default_runtime") == NAME or not default_runtime):
+    known = str((runtimes.get(NAME) or {}).get("runtime_path"))
+    is_ours = posixpath.basename(known) == posixpath.basename(PATH) and not is_missing(known, programs)
+    if is_ours and (section.get("default_runtime") == NAME or not default_runtime):
         return None, None
     base = next((name for name in (section.get("default_runtime"), "crun", "runc") if name in runtimes), None)
     options = runtimes[base] if base and base != NAME else {}

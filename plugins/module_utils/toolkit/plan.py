@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     docker_runtime,
     own_cdi,
     package_plan,
+    registered_runtimes,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
@@ -139,6 +140,7 @@ def plan(
     )
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
+    reasons += registered_runtimes.foreign(host)
     result.reason = "; ".join(reasons) or f"the toolkit {packages.version} is installed"
     return result
 

@@ -190,6 +190,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             "socket_group": None,
         },
         "cdi_specs": [],
+        "nvidia_runtimes": {},
         "cri_files": {"containerd": {}, "crio": {}, "masked": [], "mode": None, "others": []},
         "driver_volume": None,
         "docker_daemon_json": {

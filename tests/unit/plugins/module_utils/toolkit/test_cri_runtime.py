@@ -210,7 +210,7 @@ def test_runtime_that_somebody_else_registered_stays() -> None:
     there = (
         f'{NEW}[plugins."{V3}".containerd.runtimes.nvidia.options]\nBinaryName = "/opt/bin/nvidia-container-runtime"\n'
     )
-    done = containerd("2.2.5", there)
+    done = containerd("2.2.5", there, programs=["/opt/bin/nvidia-container-runtime"])
     assert (done.drop_in, done.root, done.problems) == (None, {}, [])
     assert "runtime nvidia is already registered in containerd" in " ".join(done.reasons)
     assert containerd("2.2.5", there.replace("/opt/bin/nvidia-container-runtime", "/usr/bin/runc")).drop_in
