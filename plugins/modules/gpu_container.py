@@ -297,7 +297,10 @@ options:
     description: Labels of the container. The prefix C(gpufleet.) is reserved for this module.
     type: dict
   user:
-    description: User that runs the command.
+    description:
+      - User that runs the command.
+      - If this user, or the one of the image, can open the device nodes of the GPUs only through their groups, the
+        container gets these groups, and a warning names them. An unchanged container is not recreated for this.
     type: str
   working_dir:
     description: Working directory of the command.

@@ -57,6 +57,8 @@ class Access:
     # Whether the libraries of the image's CUDA compatibility package must come first.
     needs_compat: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
+    # Groups of the host that the user of the container needs.
+    groups: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -175,6 +175,22 @@ class ExistingContainer:
             return replace(access, env={name: env.get(name) or value for name, value in access.env.items()})
         return replace(access, devices=devices) if access.devices else access
 
+    def keep_groups(self, options: dict[str, Any], access: Access) -> dict[str, Any]:
+        """Return the options of the engine's module, which then does not recreate the container for missing groups.
+
+        The container perhaps opens its nodes in another way. Its next recreation adds the groups. Podman's module
+        cannot ignore a difference, so it gets no groups.
+        """
+        present = {str(group) for group in (self._inspected.get("HostConfig") or {}).get("GroupAdd") or ()}
+        missing = {str(gid) for gid in access.groups} - present
+        if not missing:
+            return options
+        if self._engine.name == "docker":
+            return {**options, "comparisons": {**(options.get("comparisons") or {}), "groups": "ignore"}}
+        given = self._user_options.get("group_add") or ()
+        groups = [group for group in options["group_add"] if group in given or group not in missing]
+        return {**options, "group_add": groups} if groups else {k: v for k, v in options.items() if k != "group_add"}
+
     def _library_variables(self) -> dict[str, str]:
         """Return the variables of the container that name directories of the driver volume and that nobody replaces."""
         env = environment((self._inspected.get("Config") or {}).get("Env"))

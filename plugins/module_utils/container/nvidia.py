@@ -17,7 +17,7 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import access as container_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import image as container_image
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection, risks
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection, node_groups, risks
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import isolation as container_isolation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access, Libraries
@@ -30,6 +30,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders i
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import Verdict
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import AssignedGpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import Choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.options import NodeUser
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import (
     Request,
     SelectionError,
@@ -156,6 +157,14 @@ class Nvidia:
         given = container_access.access(isolation, engine, host, units, capabilities, env=env, libraries=libraries)
         is_ours = isolation in (container_isolation.CDI, container_isolation.VOLUME)
         return replace(given, needs_compat=needs_compat and is_ours)
+
+    def with_groups(
+        self, access: Access, engine: EngineState, units: Sequence[Unit], capabilities: Sequence[str], options: NodeUser
+    ) -> Access:
+        """Return the access with the groups that the container's user needs to open the device nodes."""
+        nodes = container_access.device_nodes(self._host(engine), units, capabilities)
+        found = node_groups.needed(self._root, nodes, options.user, is_mapped=options.is_mapped or engine.rootless)
+        return replace(access, groups=found.gids, warnings=(*access.warnings, *found.warnings))
 
     def libraries(
         self, engine: Docker | Podman, params: Mapping[str, Any], user_options: Mapping[str, Any]

@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
@@ -137,8 +137,8 @@ _ALIASES = {
 
 # Options that this module extends or reads, so it validates their type. The engine's module validates all others.
 _LISTS = {
-    "docker": ("device_cgroup_rules", "devices", "security_opts", "volumes"),
-    "podman": ("cmd_args", "device", "device_cgroup_rules", "security_opt", "volume"),
+    "docker": ("device_cgroup_rules", "devices", "groups", "security_opts", "volumes"),
+    "podman": ("cmd_args", "device", "device_cgroup_rules", "group_add", "security_opt", "volume"),
 }
 _STRINGS = ("device_cgroup_rule", "executable", "restart_policy", "runtime")
 _MAPPINGS = {"docker": ("env", "labels"), "podman": ("env", "label")}
@@ -270,6 +270,7 @@ def module_arguments(
         arguments["env"] = env
     _extend(arguments, names["volumes"], (*access.volumes, *access.file_mounts))
     _extend(arguments, names["devices"], access.devices)
+    _extend(arguments, "groups" if engine == "docker" else "group_add", [str(gid) for gid in access.groups])
     if labels:
         arguments[names["labels"]] = {**(options.get(names["labels"]) or {}), **labels}
     if engine == "docker":
@@ -357,6 +358,19 @@ def risk_options(engine: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: options.get(names.get(key, key)) for key in ("privileged", "restart_policy", "security_opts", "userns")
     }
+
+
+class NodeUser(NamedTuple):
+    """Who opens the device nodes in a container: its user, and whether it has a user namespace of its own."""
+
+    user: str
+    is_mapped: bool
+
+
+def node_user(engine: str, options: Mapping[str, Any], image_user: str, *, remaps: bool = False) -> NodeUser:
+    """Return the user of a container. `remaps`: whether the engine gives containers a user namespace by default."""
+    namespace = options.get("userns_mode" if engine == "docker" else "userns")
+    return NodeUser(str(options.get("user") or image_user or ""), namespace != "host" and bool(namespace or remaps))
 
 
 def removal_options(engine: str, options: Mapping[str, Any]) -> dict[str, Any]:

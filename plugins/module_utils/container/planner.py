@@ -367,6 +367,10 @@ class Planner:
             libraries=self._accelerator.libraries(engine, self._params, user_options),
             needs_compat=verdict.needs_compat,
         )
+        user = container_options.node_user(
+            engine.name, user_options, image.user if image else "", remaps=state.userns_remap
+        )
+        access = self._accelerator.with_groups(access, state, units, effective, user)
         risk_options = container_options.risk_options(engine.name, user_options)
         risks = self._accelerator.risks(choice.name, state, units, risk_options)
         risks += self._accelerator.unmet_capabilities(access, capabilities or ())
@@ -431,6 +435,8 @@ class Planner:
             image_env=image.env if image else {},
             kept_requests=() if recreate else existing.device_requests,
         )
+        if unchanged:
+            options = existing.keep_groups(options, assignment.access)
         if recreate:
             options["recreate"] = True
             # With both options, Podman's module restarts the container instead of recreating it.

@@ -60,6 +60,7 @@ class Image:
     id: str
     env: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
 
 
 def version_key(version: str | None) -> tuple[int, ...]:
@@ -190,7 +191,12 @@ class Docker(volumes.Docker):
         if found is None:
             return None
         config = found.get("Config") or {}
-        return Image(id=found.get("Id") or "", env=environment(config.get("Env")), labels=config.get("Labels") or {})
+        return Image(
+            id=found.get("Id") or "",
+            env=environment(config.get("Env")),
+            labels=config.get("Labels") or {},
+            user=config.get("User") or "",
+        )
 
 
 class Podman(volumes.Podman):
@@ -254,7 +260,8 @@ class Podman(volumes.Podman):
             return None
         config = found[0].get("Config") or {}
         labels = found[0].get("Labels") or config.get("Labels") or {}
-        return Image(id=found[0].get("Id") or "", env=environment(config.get("Env")), labels=labels)
+        user = found[0].get("User") or config.get("User") or ""
+        return Image(id=found[0].get("Id") or "", env=environment(config.get("Env")), labels=labels, user=user)
 
     def _resolved(self, reference: str) -> dict | None:
         """Inspect the container that Podman finds for a name or an identifier."""

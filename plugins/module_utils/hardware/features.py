@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
 
 MPS = "mps"
@@ -18,6 +19,9 @@ PIPE_DIRECTORY = "/tmp/nvidia-mps"
 PIPE_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 # The program through which all clients of MPS use the GPUs.
 MPS_SERVER = "nvidia-cuda-mps-server"
+MPS_DAEMON = "nvidia-cuda-mps-control"
+# The socket of the daemon, as its log names it.
+_MPS_SOCKET = "control"
 
 
 class FeatureError(Exception):
@@ -53,13 +57,32 @@ def extras(features: Iterable[str], channels: Iterable[int], env: Mapping[str, s
     if MPS not in names:
         return Extras(tuple(devices), tuple(volumes))
     directory = env.get(PIPE_VARIABLE) or PIPE_DIRECTORY
-    if not os.path.isdir(os.path.join(root, directory.lstrip("/"))):
+    obstacle = _mps_obstacle(directory, root)
+    if obstacle:
         raise FeatureError(
-            f"features=mps: the directory {directory} does not exist. Start the MPS daemon with "
-            f"`nvidia-cuda-mps-control -d`, or set {PIPE_VARIABLE} in env to the directory of your daemon."
+            f"features=mps: {obstacle}. Start the MPS daemon with `nvidia-cuda-mps-control -d`, or set {PIPE_VARIABLE} "
+            "in env to the directory of your daemon."
         )
     volumes.append(f"{directory}:{directory}")
     return Extras(tuple(devices), tuple(volumes), {PIPE_VARIABLE: directory}, shares_ipc=True, ignored=(MPS_SERVER,))
+
+
+def _mps_obstacle(directory: str, root: str) -> str | None:
+    """Return why no daemon of MPS serves a directory, or None. The directory can remain after the daemon has ended."""
+    path = os.path.join(root, directory.lstrip("/"))
+    if not os.path.isdir(path):
+        return f"the directory {directory} does not exist"
+    if not os.path.exists(os.path.join(path, _MPS_SOCKET)):
+        return f"{directory} has no socket {_MPS_SOCKET}, so no MPS daemon uses it"
+    sockets = [line.split()[-1] for line in (read_text(root, "proc/net/unix") or "").splitlines() if line.strip()]
+    if os.path.normpath(f"{directory}/{_MPS_SOCKET}") in sockets:
+        return None
+    # A daemon in a container has its own network namespace, which hides its sockets.
+    processes = [name for name in listing(root, "proc") if name.isdigit()]
+    commands = ((read_text(root, f"proc/{name}/cmdline") or "").partition("\0")[0] for name in processes)
+    if not processes or any(os.path.basename(command) == MPS_DAEMON for command in commands):
+        return None
+    return f"{directory} remains of an MPS daemon that has ended: no process {MPS_DAEMON} runs"
 
 
 def _imex_nodes(channels: Iterable[int], root: str) -> list[str]:

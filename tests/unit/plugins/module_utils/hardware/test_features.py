@@ -93,3 +93,35 @@ def test_a_feature_that_the_host_lacks_is_refused(tmp_path, names, channels, wor
 def test_the_existing_channels_are_named(root):
     with pytest.raises(features.FeatureError, match=r"channel 7 does not exist in .*, which has 0, 3"):
         features.extras([], [7], {}, str(root))
+
+
+UNIX = (
+    "Num       RefCount Protocol Flags    Type St Inode Path\n"
+    "0: 00000002 00000000 00010000 0001 01 9 /tmp/nvidia-mps/control\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("present", "absent", "message"),
+    [
+        ({"proc/net/unix": UNIX, "proc/1/cmdline": "init\0"}, (), None),
+        # A daemon in a container.
+        ({"proc/net/unix": "Num\n", "proc/8/cmdline": "/usr/bin/nvidia-cuda-mps-control\0-f\0"}, (), None),
+        ({"proc/net/unix": "Num\n", "proc/1/cmdline": "init\0"}, (), "remains of an MPS daemon that has ended"),
+        ({"proc/1/cmdline": "nvidia-cuda-mps-server\0"}, (), "remains of an MPS daemon that has ended"),
+        ({}, ("tmp/nvidia-mps/control",), "has no socket control"),
+        # Other processes are hidden from this user.
+        ({}, (), None),
+    ],
+)
+def test_mps_requires_a_running_daemon(root, present, absent, message):
+    for path, text in present.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    for path in absent:
+        (root / path).unlink()
+    if message is None:
+        assert features.extras(["mps"], [], {}, str(root)).shares_ipc
+        return
+    with pytest.raises(features.FeatureError, match=message):
+        features.extras(["mps"], [], {}, str(root))
