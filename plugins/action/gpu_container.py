@@ -16,6 +16,7 @@ from ansible.module_utils.common.validation import check_type_dict
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import start_failures
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import masking
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import (
     NvmlAction,
@@ -56,7 +57,9 @@ class ActionModule(NvmlAction):
         try:
             return self._execute_plan(self._plan_with_image())
         except Failure as failure:
-            return {**failure.result, "failed": True, "changed": self._changed}
+            # The invocation is that of another module, with passwords in the environment of the container.
+            result = {key: value for key, value in failure.result.items() if key != "invocation"}
+            return {**result, "failed": True, "changed": self._changed}
 
     def _plan_with_image(self) -> dict[str, Any]:
         """Plan. If the image must be pulled first, pull it and plan again with its requirements."""
@@ -192,7 +195,7 @@ class ActionModule(NvmlAction):
     def _diff(self, plan: dict[str, Any], engine: dict[str, Any], volume: dict[str, Any] | None) -> dict[str, Any]:
         """Combine the diff of the GPUs with the diff of the engine's module."""
         diff = {}
-        engine_diff = engine.get("diff") or {}
+        engine_diff = masking.masked_arguments(engine.get("diff") or {})
         for side in ("before", "after"):
             diff[side] = dict(plan["gpu_diff"][side])
             details = engine_diff.get(side)
@@ -210,10 +213,13 @@ class ActionModule(NvmlAction):
         return result
 
     def _execute(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        given = dict(arguments)
+        given, variables = dict(arguments), self._task_vars
         if module == PLANNER:
             given[_PRIVATE_OPTION] = {key: given.pop(key) for key in _PRIVATE if key in given}
-        return self._execute_module(module_name=module, module_args=given, task_vars=self._task_vars)
+        else:
+            # The engine's module would log the passwords in the environment and the command of the container.
+            variables = {**(variables or {}), "ansible_no_target_syslog": True}
+        return self._execute_module(module_name=module, module_args=given, task_vars=variables)
 
     @staticmethod
     def _checked(result: dict[str, Any]) -> dict[str, Any]:

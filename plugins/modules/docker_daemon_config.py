@@ -276,9 +276,8 @@ import subprocess
 import tempfile
 import time
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import (
     daemon_json,
@@ -616,19 +615,18 @@ def main() -> None:
             "backup": {"type": "bool", "default": False},
             "state_directory": {"type": "path", "default": record.DEFAULT_STATE_DIRECTORY},
         },
+        mask=masking.masked_arguments,
         required_if=[("state", "present", ["options"])],
         supports_check_mode=True,
     )
-    # Ansible would return the arguments with their passwords.
-    invocation = {"module_args": masking.masked_tree(module.params)}
     try:
         result = run(module)
     except daemon_json.DaemonConfigError as error:
-        module.fail_json(msg=masking.masked(str(error)), invocation=invocation)
+        module.fail_json(msg=str(error))
     except OSError as error:
         place = error.filename or module.params["path"]
-        module.fail_json(msg=f"{place}: {error.strerror or error}.{advice(error)}", invocation=invocation)
-    module.exit_json(invocation=invocation, **result)
+        module.fail_json(msg=f"{place}: {error.strerror or error}.{advice(error)}")
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

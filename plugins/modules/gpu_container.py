@@ -636,10 +636,15 @@ driver_volume:
 
 import os
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import (
+    MaskedModule as AnsibleModule,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import (
+    hidden,
+    without_logins,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, start_failures
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
@@ -676,6 +681,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering.planner i
 
 # The keys of x_private.
 PRIVATE = ("_before", "_keep", "_phase", "_pulled", "_token", "_nvml_binding_path")
+# The options that may contain passwords.
+_MAY_HAVE_SECRETS = ("command", "engine_options", "entrypoint", "env", "labels")
 _STATES = ["started", "present", "stopped", "absent", "rendered"]
 _FAILURES = (
     EngineError,
@@ -691,7 +698,7 @@ _FAILURES = (
 
 def main() -> None:
     """Run the phase that the action plugin requests."""
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    module = AnsibleModule(argument_spec=argument_spec(), mask=masked, supports_check_mode=True)
     module.params.update({**dict.fromkeys(PRIVATE), **(module.params.pop("x_private") or {})})
     phase = module.params["_phase"]
     try:
@@ -778,6 +785,13 @@ def argument_spec() -> dict:
         # Set by the action plugin. ansible-doc sorts options, so the name puts this one after those for users.
         "x_private": {"type": "dict"},
     }
+
+
+def masked(value: dict | str) -> dict | str:
+    """Mask the arguments, or a text, for the log of the host and the result."""
+    if isinstance(value, dict):
+        value = {name: hidden(item) if name in _MAY_HAVE_SECRETS else item for name, item in value.items()}
+    return without_logins(value)
 
 
 def _reservations() -> Reservations:

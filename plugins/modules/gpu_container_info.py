@@ -318,9 +318,8 @@ nvidia_gpu_state_reason:
 import contextlib
 import os
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options

@@ -165,9 +165,8 @@ import os
 import sys
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root, needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import remove_abandoned, workspace
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError

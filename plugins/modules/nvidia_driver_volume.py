@@ -256,9 +256,8 @@ actions:
   sample: ["build volume nvidia_driver_580.95.05 from 31 files", "register nvidia_driver_580.95.05 with docker"]
 """
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import volumes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import apply, driver_files

@@ -229,11 +229,16 @@ options:
         choices: [present, absent]
         default: present
       content:
-        description: Text of the file.
+        description: >-
+          Text of the file. It must not contain a login. Use O(files[].secret_content) for a file with a login.
         type: str
         default: ""
+      secret_content:
+        description: >-
+          Text of a file that contains a login. The file has the mode C(0600), and its text is neither logged nor shown.
+        type: str
       mode:
-        description: Mode of the file. With V(0600), its text is not shown, because it contains a login.
+        description: Mode of a file with O(files[].content). With V(0600), its text is not shown, either.
         type: str
         choices: ["0644", "0600"]
         default: "0644"
@@ -381,9 +386,14 @@ import os
 import re
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import run as base_run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import (
+    MaskedModule as AnsibleModule,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import (
+    hidden,
+    without_logins,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import backend
@@ -456,12 +466,6 @@ def request(options: dict[str, Any], manager: str) -> transaction.Request:
                 f"files: {item['path']!r} is not a file of the package manager. Use a path below "
                 f"{', '.join(_DIRECTORIES)}."
             )
-    files = [
-        backend.File(
-            item["path"], item["content"].encode() if item["state"] == "present" else None, int(item["mode"], 8)
-        )
-        for item in options["files"]
-    ]
     return transaction.Request(
         install=items,
         remove=tuple(options["remove"]),
@@ -475,9 +479,30 @@ def request(options: dict[str, Any], manager: str) -> transaction.Request:
         uses=tuple(options["uses_repositories"]),
         components=tuple(options["archive_components"]),
         streams=tuple(options["module_streams"]),
-        files=tuple(files),
+        files=tuple(map(_file, options["files"])),
         lock_timeout=options["lock_timeout"],
     )
+
+
+def _file(item: dict[str, Any]) -> backend.File:
+    """Convert an item of `files`."""
+    secret = item.get("secret_content")
+    if secret and item["content"]:
+        raise transaction.TransactionError(f"files: {item['path']} has content and secret_content. Remove one of them.")
+    text = secret or item["content"]
+    return backend.File(
+        item["path"], text.encode() if item["state"] == "present" else None, 0o600 if secret else int(item["mode"], 8)
+    )
+
+
+def masked(value: Any) -> Any:
+    """Mask the arguments for the log of the host and the result. The text of a file may contain a login."""
+    if isinstance(value, dict):
+        return {
+            name: hidden(item) if name in ("content", "secret_content") else masked(item)
+            for name, item in value.items()
+        }
+    return [masked(item) for item in value] if isinstance(value, list) else without_logins(value)
 
 
 def diff(result: transaction.Result) -> list[dict[str, str]]:
@@ -506,17 +531,16 @@ def main() -> None:
                     "path": {"type": "path", "required": True},
                     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
                     "content": {"type": "str", "default": ""},
+                    "secret_content": {"type": "str", "no_log": True},
                     "mode": {"type": "str", "choices": ["0644", "0600"], "default": "0644"},
                 },
             },
             "lock_timeout": {"type": "int", "default": 60},
         },
+        mask=masked,
         supports_check_mode=True,
     )
     options = module.params
-    module.no_log_values.update(
-        item["content"] for item in options["files"] if item["mode"] == "0600" and item["content"]
-    )
     platform = host_platform.read("/", os.uname().machine)
     manager = platform["package_manager"]
     if manager not in BACKENDS:

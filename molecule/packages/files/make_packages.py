@@ -7,7 +7,8 @@
 
 Every script of a package appends a line to a log when it begins and when it ends. The scripts of package `slow` take 2
 seconds if the file /srv/packages/slow exists. make_repository.py must be in the same directory.
-The fingerprint of the key is written to the file /srv/packages/fingerprint.
+The fingerprint of the key is written to the file /srv/packages/fingerprint, and that of a further key in the file
+two_keys.asc of the repository to the file /srv/packages/further_fingerprint.
 """
 
 from __future__ import annotations
@@ -81,13 +82,22 @@ def main() -> None:
         make_repository.run("createrepo_c", "--quiet", str(out))
         metadata = str(out / "repodata/repomd.xml")
         make_repository.run("gpg", "--homedir", str(gnupg), "--batch", "--armor", "--detach-sign", metadata)
-    exported = make_repository.run("gpg", "--homedir", str(gnupg), "--batch", "--armor", "--export", fingerprint)
+    # A second key signs nothing.
+    further_home = HOME / "further_gnupg"
+    further = make_repository.key(further_home)
+    exported, second = (
+        make_repository.run("gpg", "--homedir", str(home), "--batch", "--armor", "--export")
+        for home in (gnupg, further_home)
+    )
     (out / "key.asc").write_text(exported, encoding="utf-8")
+    (out / "two_keys.asc").write_text(exported + second, encoding="utf-8")
     (HOME / "fingerprint").write_text(f"{fingerprint}\n", encoding="utf-8")
+    (HOME / "further_fingerprint").write_text(f"{further}\n", encoding="utf-8")
     for name in ("agent-old", "notes"):
         for path in out.glob(f"{name}[_-]1.0*"):
             shutil.copy(path, user)
-    subprocess.run(["gpgconf", "--homedir", str(gnupg), "--kill", "gpg-agent"], check=False)
+    for home in (gnupg, further_home):
+        subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "gpg-agent"], check=False)
 
 
 if __name__ == "__main__":

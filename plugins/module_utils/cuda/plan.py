@@ -325,8 +325,7 @@ def _profile(host: Host, directory: str | None) -> dict[str, t.Any] | None:
 
 def _file(files: list[dict[str, t.Any]], host: Host, path: str, content: str | None) -> None:
     if not nvidia_repository.is_written(host, path, content):
-        state = "absent" if content is None else "present"
-        files.append({"state": state, "path": path, "content": content or "", "mode": nvidia_repository.mode(path)})
+        files.append(nvidia_repository.package_file(path, content))
 
 
 def profile(directory: str) -> str:

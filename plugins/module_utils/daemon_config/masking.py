@@ -33,9 +33,10 @@ _QUOTED_LOGIN = re.compile(
 )
 _REGISTRY_LIST = re.compile(rf'("(?:{"|".join(REGISTRY_OPTIONS)})"\s*:\s*\[)((?:[^\]"]|"(?:\\.|[^"\\])*")*)')
 # Log drivers have such options, for example splunk-token.
-_SECRET_KEY = re.compile(r"(?i)(?:token|password|secret)$")
-_SECRET_PAIR = re.compile(r"(?i)((?:token|password|secret)=)[^\s\"'\\]+")
-_SECRET_MEMBER = re.compile(r"(?i)((?:token|password|secret)(\\*\")\s*:\s*\2)(?:(?!\2)(?:\\.|.))+")
+_SECRET = "token|passw(?:or)?d|passphrase|secret|(?:api|access|secret)[-_.]?key"
+_SECRET_KEY = re.compile(rf"(?i)(?:{_SECRET})$")
+_SECRET_PAIR = re.compile(rf"(?i)((?:{_SECRET})=)[^\s\"'\\]+")
+_SECRET_MEMBER = re.compile(rf"(?i)((?:{_SECRET})(\\*[\"'])\s*:\s*\2)(?:(?!\2)(?:\\.|.))+")
 _MASK = "********"
 
 
@@ -104,3 +105,8 @@ def masked_tree(value: t.Any, key: str = "") -> t.Any:
     if isinstance(value, (list, tuple)):
         return [masked_tree(item, key) for item in value]
     return value
+
+
+def masked_arguments(value: t.Any) -> t.Any:
+    """Mask the arguments of a module, or a message about them."""
+    return masked(value) if isinstance(value, str) else masked_tree(value)

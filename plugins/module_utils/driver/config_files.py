@@ -55,10 +55,8 @@ def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
     result.reasons += reasons
     for path, content in wanted.items():
         if not nvidia_repository.is_written(host, path, content):
-            state = "absent" if content is None else "present"
-            mode = nvidia_repository.mode(path)
             files = todo.transaction.files if path.startswith(_OF_PACKAGE_MANAGER) else todo.files
-            files.append({"path": path, "state": state, "content": content or "", "mode": mode})
+            files.append(nvidia_repository.package_file(path, content))
     changed = [file["path"] for file in todo.files]
     # udev reads a changed rule for nvidia_uvm itself, before the driver takes the next GPU.
     todo.reload_udev = memory_hotadd.needs_reload(changed)

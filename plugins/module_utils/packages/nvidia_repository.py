@@ -260,6 +260,13 @@ def mode(path: str) -> str:
     return "0600" if own_files.is_login(path) else "0644"
 
 
+def package_file(path: str, content: str | None) -> dict[str, str]:
+    """Return an item of option `files` of module package_transaction, which does not log `secret_content`."""
+    name = "secret_content" if content and mode(path) == "0600" else "content"
+    state = "absent" if content is None else "present"
+    return {"path": path, "state": state, name: content or "", "mode": mode(path)}
+
+
 def is_outdated(host: Host, repository: dict, record: str) -> bool:
     """Return whether our entry, its logins or its key differ from the request of the role that writes `record`."""
     return is_reached_otherwise(host, repository, record) or _has_another_key(host, repository)
