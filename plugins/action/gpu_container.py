@@ -195,10 +195,10 @@ class ActionModule(NvmlAction):
     def _diff(self, plan: dict[str, Any], engine: dict[str, Any], volume: dict[str, Any] | None) -> dict[str, Any]:
         """Combine the diff of the GPUs with the diff of the engine's module."""
         diff = {}
-        engine_diff = masking.masked_arguments(engine.get("diff") or {})
+        engine_diff = engine.get("diff") or {}
         for side in ("before", "after"):
             diff[side] = dict(plan["gpu_diff"][side])
-            details = engine_diff.get(side)
+            details = _masked(engine_diff.get(side))
             if isinstance(details, dict):
                 diff[side] = {**details, **diff[side]}
             elif details:
@@ -226,3 +226,8 @@ class ActionModule(NvmlAction):
         if result.get("failed"):
             raise Failure(result)
         return result
+
+
+def _masked(details: Any) -> Any:
+    """Mask passwords and tokens in a side of an engine module's diff. Podman's module returns text."""
+    return masking.masked_file(details) if isinstance(details, str) else masking.masked_tree(details)

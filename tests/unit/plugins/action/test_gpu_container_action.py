@@ -53,6 +53,7 @@ class Host:
     def __init__(self, monkeypatch):
         self.answers = {}
         self.calls = []
+        self.is_logged = {}
         monkeypatch.setattr(ActionBase, "run", lambda self, tmp=None, task_vars=None: {})
 
     def answer(self, module, *results):
@@ -66,6 +67,7 @@ class Host:
         phase = module_args.get("_phase")
         key = f"{module_name}:{phase}" if phase else module_name
         self.calls.append((key, module_args))
+        self.is_logged[key] = not (task_vars or {}).get("ansible_no_target_syslog")
         if phase == "release" and key not in self.answers:
             return {"changed": False}
         if phase == "clear" and key not in self.answers:
@@ -427,3 +429,24 @@ def test_rendered_arguments_are_returned_without_a_call_of_the_engines_module(ho
     assert host.modules == [f"{PLANNER}:plan", VOLUME]
     assert {key: result[key] for key in rendered} == rendered
     assert (result["changed"], result["container"]) == (True, {})
+
+
+def test_the_secrets_of_a_container_are_neither_logged_nor_shown(monkeypatch):
+    # Modules of other collections log their arguments, and compare them in the diff.
+    env = {"env": ["HF_TOKEN=s3cret", "LEVEL=debug"]}
+    text = "env - {'HF_TOKEN': 's3cret', 'LEVEL': 'debug'}\n"
+    for engine, module, after in (("docker", DOCKER, env), ("podman", PODMAN, text)):
+        host = Host(monkeypatch).answer(f"{PLANNER}:plan", {"plan": plan(engine=engine, module=module)})
+        host.answer(module, {"changed": True, "container": {}, "diff": {"before": type(after)(), "after": after}})
+        result = host.run(env={"HF_TOKEN": "s3cret"})
+        assert host.is_logged[module] is False
+        assert "s3cret" not in str(result)
+        assert "debug" in str(result["diff"])
+
+
+def test_a_failure_has_no_arguments_of_another_module(monkeypatch):
+    host = Host(monkeypatch).answer(f"{PLANNER}:plan", {"plan": plan()})
+    host.answer(DOCKER, {"failed": True, "msg": "no", "invocation": {"module_args": {"env": {"HF_TOKEN": "s3cret"}}}})
+    result = host.run(env={"HF_TOKEN": "s3cret"})
+    assert result["failed"]
+    assert "s3cret" not in str(result)
