@@ -276,8 +276,8 @@ options:
   env:
     description:
       - Environment of the container. Values must be strings, so quote numbers and booleans.
-      - The values are not sent to the syslog or the journal of the host, and the diff shows passwords and tokens masked.
-        The result C(container) contains the environment, as the engine returns it.
+      - Ansible does not log the values on the host, and the diff shows passwords and tokens masked. The result
+        C(container) contains the environment, as the engine returns it.
       - Set C(NVIDIA_DISABLE_REQUIRE) to V("true") to skip the check of the image's requirements.
     type: dict
   volumes:
