@@ -122,8 +122,8 @@ host:
         - The platform. C(key) is the name of its data files in the roles.
         - Fields are C(id), C(id_like), C(name), C(version), C(codename), C(family), C(key), C(package_manager), C(arch)
           and C(variant).
-        - C(variant) is V(wsl) on Windows Subsystem for Linux, V(tegra) on Jetson and other Tegra boards, and otherwise
-          null.
+        - C(variant) is V(wsl) on Windows Subsystem for Linux, V(tegra) on Jetson and other Tegra boards, V(lxc) in LXC,
+          LXD and Incus guests, and otherwise null.
       type: dict
       sample: {family: debian, key: debian-12, version: "12", codename: bookworm, arch: x86_64, package_manager: apt}
     uid:

@@ -91,7 +91,7 @@ NOT_REPAIRED = {
 _NO_ITEMS = {
     "nvidia_driver": {
         *(field.name for field in dataclasses.fields(Resolution)),
-        *("acts", "steps", "summary", "reboot", "report", "installs", "next_loaded"),
+        *("acts", "steps", "summary", "reboot", "report", "installs", "next_loaded", "reloads"),
         "verifies",
     },
     "todo": {
@@ -284,9 +284,9 @@ def unknown_fields() -> list[str]:
         "own_cdi": own_cdi.OwnCdi,
         "cri": cri_plan.Plan,
     }
-    # They stay empty on a host with packages of Debian: the installer, other package managers, interrupted runs.
+    # They stay empty on a host with packages of Debian: installers, other package managers, interrupted runs, guests.
     elsewhere = {
-        "todo": {"unfinished", "runfile", "runfile_record", "register"},
+        "todo": {"unfinished", "runfile", "runfile_record", "register", "keep"},
         "transaction": {"module_streams"},
         "nvidia_persistenced": {"user"},
         "container_engine": set(),

@@ -26,6 +26,7 @@ _NOTE = "Written by Ansible role gpufleet.hosts.nvidia_driver."
 def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
     """Plan the files to write or remove, and what has to read them again."""
     wanted: dict[str, str | None] = {}
+    is_guest = result.node_version is not None
     if result.action == "install":
         # The transaction writes these files for a repository that it adds.
         if result.source != "runfile" and not todo.transaction.repositories:
@@ -36,7 +37,10 @@ def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
                 # Role cuda_toolkit may have lowered the repository's priority for an installed driver. This pin
                 # replaces that file.
                 wanted[nvidia_repository.APT_PREFERENCE_FILE] = None
-        wanted[owned.MODULES_LOAD] = _modules_load(request, result)
+        if not is_guest:
+            wanted[owned.MODULES_LOAD] = _modules_load(request, result)
+    elif is_guest:
+        pass
     elif request.peermem or host["files"].get(owned.MODULES_LOAD, {}).get("exists"):
         # Do not change which modules an adopted driver loads at boot, except on request.
         wanted[owned.MODULES_LOAD] = _modules_load(request, result)
@@ -46,13 +50,8 @@ def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
         # An adopted driver needs no pin. An existing one is from an earlier installation by this role.
         if not request.hold and host["files"].get(owned.DRIVER_APT_PREFERENCES, {}).get("exists"):
             wanted[owned.DRIVER_APT_PREFERENCES] = files[owned.DRIVER_APT_PREFERENCES]
-    # The packages to install contain a blacklist. The role plans again after the installation.
-    blacklisted = result.blacklists if todo.transaction.install else []
-    wanted[owned.MODPROBE] = _modprobe(host, request, blacklisted)
-    wanted.update(_uvm_rule(host, result, todo))
-    rules, reasons = memory_hotadd.wanted(host, request.memory_hotadd_override)
-    wanted.update(rules)
-    result.reasons += reasons
+    if not is_guest:
+        wanted.update(_files_of_modules(host, request, result, todo))
     for path, content in wanted.items():
         if not nvidia_repository.is_written(host, path, content):
             files = todo.transaction.files if path.startswith(_OF_PACKAGE_MANAGER) else todo.files
@@ -61,6 +60,15 @@ def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
     # udev reads a changed rule for nvidia_uvm itself, before the driver takes the next GPU.
     todo.reload_udev = memory_hotadd.needs_reload(changed)
     todo.initramfs = initramfs(host, changed)
+
+
+def _files_of_modules(host: Host, request: Request, result: Resolution, todo: Todo) -> dict[str, str | None]:
+    """Return the files for modprobe and udev."""
+    # The packages to install contain a blacklist. The role plans again after the installation.
+    blacklisted = result.blacklists if todo.transaction.install else []
+    rules, reasons = memory_hotadd.wanted(host, request.memory_hotadd_override)
+    result.reasons += reasons
+    return {owned.MODPROBE: _modprobe(host, request, blacklisted), **_uvm_rule(host, result, todo), **rules}
 
 
 def _uvm_rule(host: Host, result: Resolution, todo: Todo) -> dict[str, str | None]:

@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import confi
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
@@ -75,7 +76,9 @@ def plan(host: Host, platform: dict | None) -> dict[str, Any]:
         units = {rule["service"] for data in sources for rule in data["packages"] if rule.get("service")}
         enabled = (unit for unit in units if host["services"].get(unit, {}).get("unit_file_state") == "enabled")
         result["disable"] = sorted(enabled)
-    if members or result["runfile"]:
+    if host["os"]["variant"] == VARIANT:
+        result["initramfs"] = []
+    elif members or result["runfile"]:
         _plan_unload(host, result)
     result["acts"] = not result["errors"] and any(bool(result[key]) for key in ("record", "runfile", "files"))
     if result["acts"] and host["uid"] != 0:

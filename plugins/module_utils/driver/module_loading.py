@@ -13,6 +13,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -31,6 +32,8 @@ def modules(host: Host, will_be_installed: bool) -> dict:
     """Return the modules to `load`, those to `unload` first, and the `services` to stop meanwhile."""
     driver = host["driver"]
     nothing: dict = {"load": [], "unload": [], "services": []}
+    if host["os"].get("variant") == VARIANT:
+        return nothing
     if any(host["foreign_drivers"][name]["bound"] for name in ("nouveau", "nova_core")):
         return nothing
     if not driver["loaded"]:
@@ -99,7 +102,8 @@ def daemons(host: Host) -> list[str]:
 def differs(host: Host) -> bool:
     """Return whether the driver that modprobe would load differs from the loaded one."""
     driver = host["driver"]
-    if not driver["loaded"] or not driver["on_disk"]:
+    # The modules in an LXC guest do not matter, because its node loads its own.
+    if not driver["loaded"] or not driver["on_disk"] or host["os"].get("variant") == VARIANT:
         return False
     flavors = {driver["kernel_module_flavor"], driver["on_disk_flavor"]} - {None}
     return driver["loaded"] != driver["on_disk"] or len(flavors) > 1

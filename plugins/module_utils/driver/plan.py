@@ -25,6 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     package_plan,
     resolver,
     runfile,
+    system_container,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
@@ -68,6 +69,8 @@ def plan(
         # Also on hosts without a GPU, so that errors show before the first change on any host.
         return Plan(errors=[str(error)])
     result = resolver.resolve(host, request, platform, rejected_sources=rejected_sources)
+    if system_container.is_guest(host):
+        request, platform = system_container.pinned(host, request), system_container.user_space(platform)
     offers = None
     if available is not None:
         offers = Offers(package_plan.with_versions(host, available), streams, dependencies or {})
@@ -97,6 +100,7 @@ def plan(
                 adoption.hold(host, request, result, todo, platform)
             todo.services = [unit for unit in result.services if not adoption.is_running(host, unit)]
             config_files.plan(host, request, result, todo)
+            todo.keep = system_container.KEEP if system_container.is_guest(host) else []
             if request.activate:
                 todo.modules = _modules(host, result, todo)
             todo.unfinished = _is_unfinished(host, result)

@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     module_choice,
     package_choice,
     source_change,
+    system_container,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
@@ -47,6 +48,12 @@ def resolve(
         return result
     if not ids:
         _need_no_driver(host, request, result)
+        return result
+    if system_container.is_guest(host):
+        try:
+            system_container.resolve(host, request, platform, result)
+        except Refused as error:
+            result.errors.append(str(error))
         return result
     generations = {device: hardware_generations.of(device) for device in ids}
     try:

@@ -81,7 +81,7 @@ def choose(case: Case, installed: str | None) -> str:
             f"nvidia_driver_source is preinstalled, but this host has no driver ({found}). Install the driver first, "
             "or set another source."
         )
-    if installed is None and is_only_loaded(case.host):
+    if installed is None and is_only_loaded(case.host) and case.result.node_version is None:
         case.result.reasons.append(
             f"module {case.host['driver']['loaded']} is loaded, but the files of its driver are gone; the loaded "
             "module is ignored"

@@ -41,3 +41,16 @@ def advice(result: Resolution, *sources: str) -> str:
     names = " or ".join(others) if others else "another source"
     present = " and nvidia_driver_state to present" if result.removal.endswith("absent") else ""
     return f"{result.removal}, then set nvidia_driver_source to {names}{present}"
+
+
+def needed_by_guest(version: str) -> str:
+    """Return the start of an error of an LXC guest, whose driver has the version that its node has loaded."""
+    return f"This LXC guest needs user-space packages of exactly driver {version}, which its node has loaded"
+
+
+def advice_for_guest(version: str) -> str:
+    """Return what to do if no source has the version of the node."""
+    return (
+        f"Enable a repository that has version {version}, load another driver on the node, or let the node provide the "
+        "libraries (nvidia.runtime of LXD and Incus)."
+    )

@@ -72,6 +72,8 @@ class Resolution:
     rejected_sources: dict[str, str] = dataclasses.field(default_factory=dict)
     # The upstream version. Known after the query of the repositories.
     version: str | None = None
+    # The version that the node of an LXC guest has loaded.
+    node_version: str | None = None
     # The first version that lists the GPUs as supported. Empty if there is no limit, or if the installed driver stays.
     first_version: str = ""
     # Other sources that have a suitable driver, and how to remove an installed driver, which prevents a change to them.
@@ -174,6 +176,8 @@ class Todo:
     transaction: Transaction = dataclasses.field(default_factory=Transaction)
     # Whether an interrupted run left packages that the transaction completes or records.
     unfinished: bool = False
+    # Packages that the transaction must not install, not even as dependencies.
+    keep: list[str] = dataclasses.field(default_factory=list)
 
     # A run of NVIDIA's installer: `url`, `username`, `password`, `proxy` with its login, `checksum`, `options`, and
     # the `record` before it.

@@ -157,7 +157,9 @@ def _has_module(version: str, search: Search) -> bool:
 
 
 def _requested(search: Search) -> str:
-    request = search.request
+    request, node = search.request, search.result.node_version
+    if node:
+        return source_change.needed_by_guest(node)
     names = ("version",) if request.version else ("branch", "minimum_version")
     parts = [f"nvidia_driver_{name} is {getattr(request, name)}" for name in names if getattr(request, name)]
     chosen = " and ".join(parts) or f"Branch {search.branch} was chosen"
@@ -183,6 +185,9 @@ def _other_drivers(available: dict, search: Search) -> set[str]:
 
 
 def _alternatives(versions: set[str], search: Search) -> str:
+    if search.result.node_version:
+        found = f"Available drivers: {', '.join(sorted(versions, key=natural_key))}. " if versions else ""
+        return f"{found}{source_change.advice_for_guest(search.result.node_version)}"
     if not versions:
         return f"{capitalized(source_change.advice(search.result))}, or check that {search.remedy}."
     available = ", ".join(sorted(versions, key=natural_key))

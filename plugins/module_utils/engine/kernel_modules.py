@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 
 if t.TYPE_CHECKING:
@@ -36,6 +37,9 @@ def missing(host: Host, rules: t.Collection[t.Mapping[str, str]], options: t.Map
     The first of the `rules` whose `match` finds a kernel release names its `package`. `options` are those of dockerd,
     which needs no module of iptables without iptables. A running dockerd has the modules for the running kernel.
     """
+    # The kernel of an LXC guest belongs to its node.
+    if host["os"].get("variant") == VARIANT:
+        return []
     if not rules or options.get("iptables") is False or options.get("firewall-backend") == "nftables":
         return []
     found = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.assignments import shell_assignments
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import system_container
 
 _FAMILIES = {
     "debian": "debian",
@@ -52,7 +53,7 @@ def read(root: str, machine: str) -> dict:
 
 
 def _variant(root: str) -> str | None:
-    """Return `wsl`, `tegra` or None. The NVIDIA driver of these systems comes with Windows or with Jetson Linux.
+    """Return `wsl`, `tegra`, `lxc` or None. Their NVIDIA modules come with Windows, Jetson Linux or the node.
 
     WSL: the rule of systemd, src/basic/virt.c (0099e55). Tegra: the root of the device tree lists the system on a chip
     (`nvidia,tegra234`). The family in /sys/devices/soc0 is no evidence, because Grace servers have it, too (Tegra241).
@@ -62,4 +63,6 @@ def _variant(root: str) -> str | None:
     if "Microsoft" in kernel or "WSL" in kernel:
         return "wsl"
     systems = (read_text(root, "/proc/device-tree/compatible") or "").split("\0")
-    return "tegra" if any(name.startswith("nvidia,tegra") for name in systems) else None
+    if any(name.startswith("nvidia,tegra") for name in systems):
+        return "tegra"
+    return system_container.VARIANT if system_container.is_guest(root) else None

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
 
 _FLAG_FILES = ("/run/reboot-required", "/var/run/reboot-required", "/run/reboot-needed")
 # Packages whose update takes effect at the next boot. The kernel is checked separately, by its release.
@@ -45,7 +46,7 @@ def reasons(host: dict) -> list[dict]:
     driver = host["driver"]
     running = host["kernel"]["running"]
     loaded, library, on_disk = driver["loaded"], driver["library"], driver["on_disk"]
-    found = []
+    found: list[dict] = []
 
     def add(name: str, text: str, is_driver: bool = True) -> None:
         found.append({"id": name, "text": text, "driver": is_driver})
@@ -78,11 +79,15 @@ def reasons(host: dict) -> list[dict]:
             f"the driver's module is built for kernel {host['kernel']['next_boot']}, which boots next, but not for the "
             f"running kernel {running}",
         )
+    is_guest = host["os"].get("variant") == VARIANT
+    if is_guest:
+        # A reboot of an LXC guest changes neither its kernel nor the loaded modules.
+        found.clear()
     flag = host["reboot_flag"]
     if flag["present"]:
         names = ", ".join(flag["packages"]) or "no package is named"
         add("distribution", f"the distribution requests a reboot ({names})", is_driver=False)
-    if host["kernel"]["next_boot"] != running:
+    if host["kernel"]["next_boot"] != running and not is_guest:
         add(
             "newer_kernel",
             f"kernel {running} is running, but kernel {host['kernel']['next_boot']} boots next",

@@ -12,15 +12,19 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import e
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vgpu as hardware_vgpu
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
 
-def nvidia(root: str, functions: list[dict]) -> dict:
+def nvidia(root: str, functions: list[dict], variant: str | None = None) -> dict:
     devices = [function for function in functions if function["vendor_id"] == pci.NVIDIA_VENDOR_ID]
     own = [function for function in devices if not pci.is_for_guests(function)]
     guests = [function for function in devices if pci.is_for_guests(function)]
     found = [function["address"] for function in own if function["kind"] == "gpu"]
+    if variant == VARIANT:
+        found = _gpus_of_guest(root, found)
+        own = [function for function in own if function["kind"] != "gpu" or function["address"] in found]
     excluded = host_driver.excluded_gpus(root, found)
     gpus = [function for function in own if function["kind"] == "gpu" and function["address"] not in excluded]
     switches = [function["address"] for function in own if function["kind"] == "nvswitch"]
@@ -35,6 +39,22 @@ def nvidia(root: str, functions: list[dict]) -> dict:
         "nvswitches": switches or listing(root, "/proc/driver/nvidia-nvswitch/devices"),
         "nvlink5_switches": _nvlink5_switches(root, functions) if own else [],
     }
+
+
+def _gpus_of_guest(root: str, addresses: list[str]) -> list[str]:
+    """Return the GPUs that an LXC guest has device nodes for. It sees the PCI bus of its node with all GPUs.
+
+    Without any node, for example while the node has loaded no driver, all GPUs are returned.
+    """
+    minors = (
+        (address, re.search(r"^Device Minor:\s*(\d+)", _information(root, address), re.MULTILINE))
+        for address in addresses
+    )
+    return [address for address, minor in minors if minor and exists(root, f"/dev/nvidia{minor[1]}")] or addresses
+
+
+def _information(root: str, address: str) -> str:
+    return read_text(root, f"/proc/driver/nvidia/gpus/{address}/information") or ""
 
 
 def _mig_instances(root: str) -> list[str]:

@@ -167,7 +167,7 @@ def observe(
         "identity": _identity(root),
         "accelerators": found,
         "accelerator_drivers": accelerators.drivers(root, found, releases),
-        "nvidia": devices.nvidia(root, functions),
+        "nvidia": devices.nvidia(root, functions, system["variant"]),
         "kernel": kernels,
         "dkms": host_kernels.dkms(root),
         "secure_boot": host_secure_boot.read(root),

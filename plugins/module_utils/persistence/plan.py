@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 
 if t.TYPE_CHECKING:
@@ -98,11 +99,13 @@ def plan(
     `offered` has the available versions of the packages in `query`, once they are known. `gpus_off` names the GPUs
     whose persistence mode is off. `driver_brings` names packages that role nvidia_driver installs in the same run.
     """
-    result = Plan(wanted=bool(host["nvidia"]["gpus"]), retries=-(-request.timeout // QUERY_INTERVAL))
+    is_guest = host["os"].get("variant") == VARIANT
+    result = Plan(wanted=bool(host["nvidia"]["gpus"]) and not is_guest, retries=-(-request.timeout // QUERY_INTERVAL))
     if not result.wanted:
         excluded, assigned = (host["nvidia"].get(name) for name in ("gpus_excluded", "gpus_of_guests"))
         result.reason = "all GPUs are assigned to virtual machines" if assigned else "this host has no NVIDIA GPU"
         result.reason = "NVreg_ExcludedGpus excludes all GPUs" if excluded else result.reason
+        result.reason = "this host is an LXC guest, and the daemon runs on its node" if is_guest else result.reason
         return result
     service = host["services"].get(UNIT, {})
     is_masked = service.get("load_state") == "masked"

@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, runfile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import uvm_loading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import further_keys
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
@@ -264,6 +265,8 @@ def _key(host: Host, last: proof_record.Record) -> dict[str, str]:
 
 def _driver(host: Host) -> list[str]:
     driver, kernel = host["driver"], host["kernel"]
+    if host["os"].get("variant") == VARIANT:
+        return _driver_of_guest(driver)
     upcoming, library = driver["on_disk_next"], driver["library"]
     if upcoming and library and upcoming != library:
         remedy = f"Install the module and the libraries with the same version{_with_tool(host)}"
@@ -281,9 +284,24 @@ def _driver(host: Host) -> list[str]:
     return []
 
 
+def _driver_of_guest(driver: t.Mapping[str, t.Any]) -> list[str]:
+    loaded, library = driver["loaded"], driver["library"]
+    if loaded and library and loaded != library:
+        return [
+            f"This LXC guest has driver libraries of version {library}, but its node has driver {loaded} loaded, so "
+            f"GPU processes fail. {_SITE}"
+        ]
+    return []
+
+
 def _uvm(host: Host) -> list[str]:
     if not uvm_loading.is_missing(host):
         return []
+    if host["os"].get("variant") == VARIANT:
+        return [
+            "Kernel module nvidia_uvm is not loaded, so CUDA programs fail. This host is an LXC guest: load the module "
+            "on its node, and give the guest the device nodes of the module"
+        ]
     return [
         "Kernel module nvidia_uvm is not loaded, so CUDA programs fail although NVML shows the GPUs. "
         f"{_SITE} to load the module now and whenever a GPU appears"

@@ -135,6 +135,25 @@ def test_mig_instances_are_read_from_the_kernel_module(tree):
     assert observe(tree)["nvidia"]["mig_instances"] == ["gpu0/gi1", "gpu3/gi13"]
 
 
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [(["nvidia1"], ["0000:02:00.0"]), ([], ["0000:01:00.0", "0000:02:00.0"]), (["nvidia7"], None)],
+)
+@pytest.mark.parametrize("is_guest", [True, False])
+def test_a_guest_has_only_the_gpus_of_its_device_nodes(tree, nodes, expected, is_guest):
+    everything = ["0000:01:00.0", "0000:02:00.0"]
+    for minor, address in enumerate(everything):
+        tree.function(address, "0x2330", driver="nvidia")
+        tree.file(f"proc/driver/nvidia/gpus/{address}/information", f"Device Minor: \t {minor}\n")
+    for name in nodes:
+        tree.file(f"dev/{name}")
+    if is_guest:
+        tree.file("run/systemd/container", "lxc\n")
+    there = observe(tree)
+    assert there["os"]["variant"] == ("lxc" if is_guest else None)
+    assert there["nvidia"]["gpus"] == (expected if is_guest and expected else everything)
+
+
 OTHERS = [
     ("0x1d0f", "0x7064", "0x088000", "neuron", "Inferentia"),
     ("0x1d0f", "0x7067", "0x088000", "neuron", "Inferentia"),

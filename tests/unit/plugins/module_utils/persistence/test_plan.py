@@ -368,6 +368,13 @@ def test_the_reason_agrees_with_the_changes_while_the_driver_brings_the_daemon(
         assert done.reason == "role nvidia_driver installs the daemon with the driver (nvidia-compute-utils-580-server)"
 
 
+def test_a_guest_leaves_the_daemon_to_its_node() -> None:
+    there = host(NO_UNIT, os={"key": "debian-12", "family": "debian", "package_manager": "apt", "variant": "lxc"})
+    done = plan(there, PACKAGES)
+    assert (done.wanted, done.acts, done.changes) == (False, False, [])
+    assert "runs on its node" in done.reason
+
+
 OWN = "[Install]\nWantedBy=multi-user.target\n"
 COMMANDS = [
     ("ExecStart=/usr/bin/d --no-persistence-mode --verbose\n", "/usr/bin/d --verbose --persistence-mode"),

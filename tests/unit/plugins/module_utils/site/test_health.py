@@ -468,3 +468,21 @@ def test_a_vgpu_without_a_license_is_a_problem(license_: dict | None, problem: b
     done = judge(HOST, changed(FACTS, "nvidia_gpus", [{**GPU, "vgpu_license": license_}]))
     assert ["GPU 0000:3b:00.0 is a vGPU without a license" in text for text in done["problems"]] == [True] * problem
     assert ["license of vGPU 0000:3b:00.0 is unknown" in text for text in done["notes"]] == [True] * note
+
+
+GUEST = changed(HOST, "os", {"package_manager": "apt", "variant": "lxc"})
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("driver/on_disk_next", None, None),
+        ("driver/on_disk", None, None),
+        ("driver/library", "530.1", "LXC guest has driver libraries of version 530.1, but its node has driver 535.1"),
+        ("modules_loaded", ["nvidia"], "load the module on its node"),
+    ],
+)
+def test_the_modules_of_a_guest_are_those_of_its_node(path: str, value: t.Any, words: str | None) -> None:
+    found = judge(changed(GUEST, path, value), FACTS)["problems"]
+    assert len(found) == (1 if words else 0)
+    assert words is None or words in found[0]
