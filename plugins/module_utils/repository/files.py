@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_download, key_trust, openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
+    key_download,
+    key_trust,
+    openpgp,
+    openpgp_subkeys,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import Repository, RepositoryError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
@@ -133,6 +138,18 @@ def fetch_key(repository: Repository, timeout: int = 30) -> bytes:
 
     Raise KeyTrustError if it contains another key, and RepositoryError if the path cannot be read.
     """
+    key = _trusted_key(repository, timeout)
+    foreign = [] if key_trust.is_digest(repository.trust) else openpgp_subkeys.unverified(openpgp.binary(key))
+    if foreign:
+        raise key_trust.SigningKeyError(
+            f"The key file at {url_logins.masked(repository.key)} contains the subkeys {', '.join(foreign)} without a "
+            f"verifiable signature of the key {repository.trust}. The key was not written. If you trust the whole "
+            "file, set its digest (sha256:...) instead of a fingerprint."
+        )
+    return key
+
+
+def _trusted_key(repository: Repository, timeout: int) -> bytes:
     if repository.key.startswith("/"):
         return key_trust.trusted_part(_local_key(repository), repository.trust, repository.key)
     reached = repository.access

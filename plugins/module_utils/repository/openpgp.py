@@ -15,10 +15,9 @@ import hashlib
 import re
 from typing import NamedTuple
 
-_PUBLIC_KEY = 6
-_SUBKEY = 14
-# Signatures, the public key, user IDs, subkeys and user attributes.
-_PARTS = {2, _PUBLIC_KEY, 13, _SUBKEY, 17}
+SIGNATURE, PUBLIC_KEY, SUBKEY = 2, 6, 14
+# Besides these: user IDs and user attributes.
+_PARTS = {SIGNATURE, PUBLIC_KEY, SUBKEY, 13, 17}
 # Markers, trust of a local keyring, and padding. The standard requires that readers ignore them.
 _IGNORED = {10, 12, 21}
 _ARMOR = re.compile(
@@ -55,8 +54,8 @@ def read(data: bytes) -> KeyFile:
         while position < len(block):
             start = position
             tag, body, position = _packet(block, position)
-            if tag == _PUBLIC_KEY:
-                found[_fingerprint(body)] = None
+            if tag == PUBLIC_KEY:
+                found[fingerprint(body)] = None
             if tag in _PARTS and found:
                 kept.append(block[start:position])
             elif tag not in _IGNORED:
@@ -64,6 +63,15 @@ def read(data: bytes) -> KeyFile:
     if not found:
         raise KeyFileError("the file contains no public key")
     return KeyFile([*found], b"".join(kept), other)
+
+
+def packets_of(packets: bytes) -> list[tuple[int, bytes]]:
+    """Return type and content of each packet."""
+    found, position = [], 0
+    while position < len(packets):
+        tag, body, position = _packet(packets, position)
+        found.append((tag, body))
+    return found
 
 
 def fingerprints(data: bytes) -> list[str]:
@@ -88,7 +96,7 @@ def _is_binary(data: bytes) -> bool:
     """Return whether a file starts with a packet instead of text."""
     header = data[0] if data else 0
     tag = header & 0x3F if header & 0x40 else (header >> 2) & 0x0F
-    return bool(header & 0x80) and (tag == _PUBLIC_KEY or not _ARMOR.search(data))
+    return bool(header & 0x80) and (tag == PUBLIC_KEY or not _ARMOR.search(data))
 
 
 def _blocks(data: bytes) -> tuple[list[bytes], str | None]:
@@ -139,7 +147,8 @@ def _crc24(data: bytes) -> int:
     return value & 0xFFFFFF
 
 
-def _fingerprint(body: bytes) -> str:
+def fingerprint(body: bytes) -> str:
+    """Return the fingerprint of the packet of a key or subkey."""
     version = body[0] if body else 0
     if version == 4:
         return hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body).hexdigest().upper()
