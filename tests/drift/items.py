@@ -91,12 +91,12 @@ NOT_REPAIRED = {
 _NO_ITEMS = {
     "nvidia_driver": {
         *(field.name for field in dataclasses.fields(Resolution)),
-        *("acts", "steps", "summary", "reboot", "report", "installs", "next_loaded", "reloads"),
+        *("acts", "steps", "summary", "reboot", "report", "installs", "next_loaded", "reloads", "build_command"),
         "verifies",
     },
     "todo": {
         *("query", "query_dependencies", "query_streams", "query_files", "plans_again"),
-        *("reload_udev", "initramfs"),
+        *("reload_udev", "initramfs", "build_commands"),
     },
     "transaction": {
         # What makes room for the packages, and what the host had before.

@@ -39,9 +39,7 @@ def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
                 wanted[nvidia_repository.APT_PREFERENCE_FILE] = None
         if not is_guest:
             wanted[owned.MODULES_LOAD] = _modules_load(request, result)
-    elif is_guest:
-        pass
-    elif request.peermem or host["files"].get(owned.MODULES_LOAD, {}).get("exists"):
+    elif not is_guest and (request.peermem or host["files"].get(owned.MODULES_LOAD, {}).get("exists")):
         # Do not change which modules an adopted driver loads at boot, except on request.
         wanted[owned.MODULES_LOAD] = _modules_load(request, result)
     if result.action == "adopt" and host["os"]["package_manager"] == "apt" and result.patterns:
@@ -59,7 +57,7 @@ def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
     changed = [file["path"] for file in todo.files]
     # udev reads a changed rule for nvidia_uvm itself, before the driver takes the next GPU.
     todo.reload_udev = memory_hotadd.needs_reload(changed)
-    todo.initramfs = initramfs(host, changed)
+    todo.initramfs = [] if is_guest else initramfs(host, changed)
 
 
 def _files_of_modules(host: Host, request: Request, result: Resolution, todo: Todo) -> dict[str, str | None]:
