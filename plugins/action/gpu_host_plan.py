@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 import yaml
+from ansible import constants as C
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
@@ -102,7 +103,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
-        self._task_vars: dict[str, Any] = task_vars or {}
+        self._task_vars: dict[str, Any] = _without_warning(task_vars or {})
         # Sources of the driver whose repositories have no suitable version.
         self._rejected_sources: dict[str, str] = {}
         # The facts that the program of the observation gathered.
@@ -400,6 +401,16 @@ class ActionModule(ActionBase):
         self._task_vars = {**self._task_vars, "ansible_facts": known}
         for kind, notices in self._notices.items():
             notices += [notice for notice in result.get(kind) or [] if notice not in notices]
+
+
+def _without_warning(task_vars: dict[str, Any]) -> dict[str, Any]:
+    """Return the variables with which Ansible discovers the host's Python without a warning for every host.
+
+    The collection runs with every Python that Ansible discovers, and later tasks use the discovered one.
+    """
+    if C.config.get_config_value("INTERPRETER_PYTHON", variables=task_vars) != "auto":
+        return task_vars
+    return {**task_vars, "ansible_python_interpreter": "auto_silent"}
 
 
 def _timeout_variable(options: Mapping[str, Any]) -> str:

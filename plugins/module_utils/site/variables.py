@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterable
+from functools import lru_cache
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
@@ -57,7 +58,8 @@ def unknown_names(names: Iterable[str]) -> Names:
     registered result, and is a warning.
 
     The prefixes of playbooks, such as `site_`, are common in inventories. With them, only a name that is close to a
-    variable of the playbook is reported.
+    variable of the playbook is reported. A name whose prefix resembles that of a role is a warning if its rest is
+    exactly an option of this role.
     """
     names = list(names)
     found = Names(_unknown_of_playbooks(names), [])
@@ -71,7 +73,25 @@ def unknown_names(names: Iterable[str]) -> Names:
             found.warnings.append(
                 f"{text} and has no effect. 'ansible-doc -t role gpufleet.hosts.{role}' lists its variables."
             )
+    for name in sorted(name for name in names if not name.startswith(("_", *_PREFIXES)) and name not in _KNOWN):
+        meant = _with_misspelled_role(name)
+        if meant:
+            found.warnings.append(
+                f"{name} is not a variable of this collection and has no effect on it. Did you mean {meant}?"
+            )
     return found
+
+
+@lru_cache(maxsize=4096)  # the hosts of a run have the same names
+def _with_misspelled_role(name: str) -> str | None:
+    """Return the variable whose role is misspelled in a name: container_engin_name for container_engine_name."""
+    for place in (place for place, letter in enumerate(name) if letter == "_"):
+        prefix, rest = name[:place], name[place + 1 :]
+        for role in (role for role, names in _NAMES.items() if rest in names):
+            # Users put words of their own before a name, as in vault_nvidia_driver_proxy.
+            if not prefix.endswith(f"_{role}") and _closest(prefix, [role]):
+                return f"{role}_{rest}"
+    return None
 
 
 def _unknown_of_playbooks(names: list[str]) -> list[str]:

@@ -125,6 +125,29 @@ def test_converged_host_needs_one_observation_and_the_state_of_its_gpus(host):
     assert [(part["part"], part["changes"]) for part in result["changes"]] == [(name, []) for name in PARTS]
 
 
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, "auto_silent"),
+        ({"ansible_python_interpreter": "auto"}, "auto_silent"),
+        ({"ansible_python_interpreter": "/usr/bin/python3.12"}, "/usr/bin/python3.12"),
+    ],
+)
+def test_the_discovery_of_python_warns_for_no_host(host, monkeypatch, variables, expected):
+    monkeypatch.delenv("ANSIBLE_PYTHON_INTERPRETER", raising=False)
+    monkeypatch.setattr(gpu_host_plan.C.config, "get_config_value", config_value)
+    given = []
+    monkeypatch.setattr(host, "execute", lambda **call: given.append(call["task_vars"]) or {"host": converged()})
+    host.run(parts=[], variables=variables)
+    assert {entry["ansible_python_interpreter"] for entry in given} == {expected}
+
+
+def config_value(name, variables):
+    """Return the value as Ansible does without a configuration file."""
+    assert name == "INTERPRETER_PYTHON"
+    return variables.get("ansible_python_interpreter", "auto")
+
+
 class Program:
     """The program on the host, with its prepared answer. `given` are its options."""
 

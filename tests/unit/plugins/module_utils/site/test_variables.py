@@ -40,13 +40,35 @@ def test_documented_names_are_known():
 
 
 @pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("container_engin_name", "container_engine_name"),
+        ("containerengine_name", "container_engine_name"),
+        ("container_enigne_docker_options", "container_engine_docker_options"),
+        ("nvidia_drivers_branch", "nvidia_driver_branch"),
+        ("nvidia_drvier_reboot_policy", "nvidia_driver_reboot_policy"),
+        ("nvidia_persistence_timeout", "nvidia_persistenced_timeout"),
+        ("nvidia_container_tookit_source", "nvidia_container_toolkit_source"),
+        ("cuda_toolkits_versions", "cuda_toolkit_versions"),
+    ],
+)
+def test_an_option_behind_a_misspelled_role_is_a_warning(name, meant):
+    text = f"{name} is not a variable of this collection and has no effect on it. Did you mean {meant}?"
+    assert unknown_names([name]) == Names([], [text])
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "__nvidia_driver_brnch",
         "_nvidia_driver_brnch",
         "nvidia_driver",
-        "nvidia_drivers_branch",
-        "my_nvidia_driver_brnch",
+        "nvidia_drivers_brnch",
+        "my_nvidia_driver_branch",
+        "vault_container_engine_name",
+        "__container_engin_name",
+        "engine_name",
+        "site_driver_version",
         "NVIDIA_DRIVER_BRNCH",
         "container_engines",
         "gpufleet_host",

@@ -1,0 +1,24 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tags that `ansible-playbook --list-tags` shows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import PARTS
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
+
+
+@pytest.mark.parametrize("playbook", ["site", "dlami", "plan"])
+def test_list_tags_shows_the_parts(playbook: str) -> None:
+    argv = [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", "--list-tags"]
+    path = str(ROOT / f"playbooks/{playbook}.yml")
+    shown = subprocess.run([*argv, path], capture_output=True, text=True, check=True).stdout
+    (tags,) = re.findall(r"TASK TAGS: \[(.*)\]", shown)
+    assert set(tags.split(", ")) == {"always", *PARTS}
