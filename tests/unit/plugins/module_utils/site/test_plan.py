@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -829,12 +830,17 @@ UBUNTU = ("ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04")
     ],
 )
 def test_the_reason_for_the_daemon_does_not_contradict_its_changes_on_a_bare_host(key: str, source: str) -> None:
+    there = host(key, headers=(KERNELS[key],))
     given = Context(
-        host=host(key, headers=(KERNELS[key],)),
+        host=there,
         values={"nvidia_driver": {"source": source}, "nvidia_persistenced": {}},
         platforms={**PLATFORMS, "nvidia_driver": platform(key)},
     )
-    parts = site_plan.plan(given, [DRIVER, PERSISTENCE])
+    question = site_plan.query(site_plan.plan(given, [DRIVER, PERSISTENCE]))
+    branch = platform(key)["sources"][source]["branches"][0]
+    versions = {name: [f"{branch}.95.05-1"] for name in question["query"]} | {"dkms": ["3.2.0-1"]}
+    parts = site_plan.plan(dataclasses.replace(given, versions=versions), [DRIVER, PERSISTENCE])
     assert parts[DRIVER].errors == []
+    assert parts[DRIVER].plan["installs"]
     assert parts[PERSISTENCE].changes
     assert "no known package" not in " ".join(parts[PERSISTENCE].reasons)
