@@ -30,6 +30,7 @@ SHIPPED = {
     "FILES.json",
     "MANIFEST.json",
     "README.md",
+    "SECURITY.md",
     "changelogs",
     "docs",
     "inventory",

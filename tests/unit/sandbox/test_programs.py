@@ -159,3 +159,13 @@ def test_smi_table_has_lines_of_equal_length(programs, two):
     status, printed = run(programs, two, "nvidia-smi")
     assert status == 0
     assert {len(line) for line in printed.splitlines()[1:]} == {79}
+
+
+@pytest.mark.parametrize("option", [("-l", "1"), ("--loop=1",), ("--loop", "1")])
+def test_nvidia_smi_repeats_its_output_until_it_is_stopped(programs, two, option):
+    command = [programs / "nvidia-smi", "-L", *option]
+    with subprocess.Popen(command, env=two.env, text=True, stdout=subprocess.PIPE) as process:
+        lines = [process.stdout.readline() for _line in range(5)]
+        process.terminate()
+    assert [line[:5] for line in lines] == ["GPU 0", "  MIG", "  MIG", "GPU 1", "GPU 0"]
+    assert run(programs, two, "nvidia-smi", "-L", "--loop=x")[0] == 2

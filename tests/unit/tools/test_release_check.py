@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.tools import release_check
 @pytest.mark.parametrize(
     ("names", "found"),
     [
-        (["README.md", "roles/observe/README.md", "plugins", "MANIFEST.json"], []),
+        (["README.md", "SECURITY.md", "roles/observe/README.md", "plugins", "MANIFEST.json"], []),
         (["README.md", "tests/unit/conftest.py", "tests", "Makefile", ".yamllint"], [".yamllint", "Makefile", "tests"]),
     ],
 )

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "nvml_abi.h"
 
@@ -536,7 +537,7 @@ static const char *after(const char *argument, const char *option)
 int main(int argc, char **argv)
 {
     const char *ids = NULL, *names = NULL, *format = "", *setting = NULL, *value = NULL, *found;
-    int list = 0, full = 0, xml = 0, wants_reset = 0, rc;
+    int list = 0, full = 0, xml = 0, wants_reset = 0, loop = 0, rc;
     for (int i = 1; i < argc; i++) {
         if ((!strcmp(argv[i], "-i") || !strcmp(argv[i], "--id")) && i + 1 < argc)
             ids = argv[++i];
@@ -557,28 +558,35 @@ int main(int argc, char **argv)
         else if ((!strcmp(argv[i], "-pm") || !strcmp(argv[i], "-c") || !strcmp(argv[i], "-pl") || !strcmp(argv[i], "-e") ||
                   !strcmp(argv[i], "-mig")) && i + 1 < argc)
             setting = argv[i], value = argv[++i];
+        else if ((!strcmp(argv[i], "-l") || !strcmp(argv[i], "--loop")) && i + 1 < argc && atoi(argv[i + 1]) > 0)
+            loop = atoi(argv[++i]);
+        else if ((found = after(argv[i], "--loop")) && atoi(found) > 0)
+            loop = atoi(found);
         else if ((found = after(argv[i], "--persistence-mode")))
             setting = "-pm", value = found;
         else {
             printf("Invalid combination of input arguments. This is the simulator's nvidia-smi: it knows -L, -q [-x], "
-                   "--query-gpu, -pm, -c, -pl, -e, -mig, -r and -i; not %s.\n", argv[i]);
+                   "--query-gpu, -pm, -c, -pl, -e, -mig, -r, -i and -l; not %s.\n", argv[i]);
             return 2;
         }
     }
     if ((rc = start()))
         return rc;
-    if (list)
-        rc = list_gpus(ids);
-    else if (names)
-        rc = query(names, format, ids);
-    else if (setting)
-        rc = set(setting, value, ids);
-    else if (wants_reset)
-        rc = reset(ids);
-    else if (full)
-        rc = report(xml, ids);
-    else
-        rc = table();
+    do {
+        if (list)
+            rc = list_gpus(ids);
+        else if (names)
+            rc = query(names, format, ids);
+        else if (setting)
+            rc = set(setting, value, ids);
+        else if (wants_reset)
+            rc = reset(ids);
+        else if (full)
+            rc = report(xml, ids);
+        else
+            rc = table();
+        fflush(stdout);
+    } while (loop && !rc && !sleep((unsigned)loop));
     CALL("nvmlShutdown");
     return rc;
 }
