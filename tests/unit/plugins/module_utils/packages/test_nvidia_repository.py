@@ -9,6 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import nvidia
 
@@ -129,3 +130,18 @@ def test_rpm_packages_that_configure_the_repository_are_removed(key, package):
     there = host(key, packages={f"{package}-12-6-local": "1", f"{package}x": "1"}, repositories=repositories)
     result = driver_plan.plan(there, {"source": "nvidia"}, platform(key))
     assert (gone(result), result.todo.transaction.purge) == ([path], [f"{package}-12-6-local"])
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "option", "mode"),
+    [
+        ("/etc/apt/auth.conf.d/gpufleet-nvidia-cuda.conf", "machine m login u password p\n", "secret_content", "0600"),
+        ("/etc/apt/auth.conf.d/gpufleet-nvidia-cuda.conf", None, "content", "0600"),
+        ("/etc/zypp/credentials.d/gpufleet-nvidia-cuda", "password = p\n", "secret_content", "0600"),
+        ("/etc/apt/preferences.d/gpufleet-nvidia-cuda", "Pin: version 1\n", "content", "0644"),
+    ],
+)
+def test_a_login_is_passed_in_the_option_that_is_not_logged(path, content, option, mode):
+    state = "absent" if content is None else "present"
+    wanted = {"path": path, "state": state, option: content or "", "mode": mode}
+    assert nvidia_repository.package_file(path, content) == wanted
