@@ -170,7 +170,13 @@ class ActionModule(ActionBase):
             "plan": {name: part.plan for name, part in parts.items()},
             "acting": [name for name, part in parts.items() if part.acts],
             "changes": [
-                {"part": name, "changes": part.changes, "reasons": part.reasons} for name, part in parts.items()
+                {
+                    "part": name,
+                    "changes": part.changes,
+                    "reasons": part.reasons,
+                    "disruptions": variables.plain(part.disruptions),
+                }
+                for name, part in parts.items()
             ],
             "notes": notes,
             "reports": {f"{name}_report": part.report for name, part in parts.items() if part.report},

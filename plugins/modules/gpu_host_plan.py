@@ -136,6 +136,43 @@ changes:
       elements: str
       returned: always
       sample: ["docker is not installed; the role installs it from Debian GNU/Linux 12"]
+    disruptions:
+      description: What the part would interrupt on the host.
+      type: list
+      elements: dict
+      returned: always
+      contains:
+        kind:
+          description: V(reboot), V(driver_reload), V(engine_restart) or V(container_recreate).
+          type: str
+          sample: reboot
+        state:
+          description: >-
+            V(required), V(possible) if only the run shows whether it is needed, or V(forbidden) if it is required but
+            not allowed.
+          type: str
+          sample: forbidden
+        forbidden_by:
+          description: What forbids it, usually the name of a variable. Empty in other states.
+          type: str
+          sample: nvidia_driver_reboot_policy
+        target:
+          description: The unit that restarts. Empty for the host and its driver.
+          type: str
+          sample: docker.service
+        count:
+          description: The number of containers or processes that it stops.
+          type: int
+          sample: 0
+        names:
+          description: Those of them whose names are known.
+          type: list
+          elements: str
+          sample: []
+        reason:
+          description: Why it is necessary.
+          type: str
+          sample: nouveau is bound to 0000:3b:00.0; only a reboot can unbind it
 notes:
   description: What the user has to know about this plan.
   type: list

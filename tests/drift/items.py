@@ -92,7 +92,7 @@ _NO_ITEMS = {
     "nvidia_driver": {
         *(field.name for field in dataclasses.fields(Resolution)),
         *("acts", "steps", "summary", "reboot", "report", "installs", "next_loaded", "reloads", "build_command"),
-        "verifies",
+        *("verifies", "announcements"),
     },
     "todo": {
         *("query", "query_dependencies", "query_streams", "query_files", "plans_again"),
@@ -115,14 +115,15 @@ _NO_ITEMS = {
         *("config_needed", "source", "transaction", "query", "changes_engine"),
         # The hosts of the drift test have no users of Docker.
         *("users", "recorded_users"),
+        "disruptions",
     },
     "nvidia_container_toolkit": {
         *("version", "source", "query", "adds_hook", "config_needed", "restart", "problems", "reason", "has_secrets"),
         # The packages to install are in `transaction`. The drift test sets no keys of config.toml.
-        *("acts", "changes", "packages", "config"),
+        *("acts", "changes", "packages", "config", "disruptions"),
     },
     "toolkit_transaction": {"release", "repositories", "keep"},
-    "cri": {"later", "changes", "reasons", "problems"},
+    "cri": {"later", "changes", "reasons", "problems", "disruptions"},
     "cdi": {
         *("specification", "is_known", "reload", "changes", "reasons"),
         # Reach the file of the units, which is not a file of the roles.

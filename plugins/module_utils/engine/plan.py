@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import digests, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
@@ -24,6 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_tree
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import (
     NEWEST_KNOWN,
+    RELOADABLE,
     unknown_options,
     value_problems,
     version_problems,
@@ -31,6 +33,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.optio
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
     daemon_restart,
+    disruptions,
     docker_data,
     docker_group,
     image_store,
@@ -96,6 +99,7 @@ class Plan:
     has_secrets: bool = False
     acts: bool = False
     changes: list[str] = dataclasses.field(default_factory=list)
+    disruptions: list[Disruption] = dataclasses.field(default_factory=list)
 
 
 def plan(
@@ -123,6 +127,10 @@ def plan(
         result.has_secrets = own_repository.has_password(packages.transaction.repositories)
     command = (sources.get(result.source or "") or {}).get("command", "")
     config, notes = _config(result, host, request, service, command) if request.name == "docker" else ([], [])
+    if result.changes_engine and result.is_installed:
+        new = plain_version(result.version) or "another version"
+        reason = f"{request.name} {plain_version(found.version)} is changed to {new}"
+        result.disruptions = disruptions.of_packages(host, request.name, unit, reason)
     if unit and host["services"]:
         result.service = _service(unit, host["services"])
     result.config_needed = bool(config)
@@ -278,13 +286,19 @@ def _config(
     names, is_recorded = _differing_secrets(host, options, change.satisfied) if has_secrets else ([], True)
     changed = sorted({*change.changed_keys, *names})
     if changed:
+        keys = sorted({*change.restart_keys, *(name for name in names if name.partition(".")[0] not in RELOADABLE)})
+        result.disruptions += disruptions.of_options(host, keys, change.config, request.restart_policy)
         return [f"change {', '.join(changed)} in {DEFAULT_PATH}"], notes
     if change.state.record != state.record or not is_recorded:
         return [f"update the record of the options in {DEFAULT_PATH}"], notes
     by_flags = sorted(key for key in change.satisfied if masked_options[key] != options[key])
     if by_flags:
         return [f"compare the passwords in {', '.join(by_flags)} with the flags in {UNITS['docker']}"], notes
-    return _pending(host, state, request.restart_policy, service), notes
+    pending = _pending(host, state, request.restart_policy, service)
+    if pending:
+        keys, content = state.written["restart"], host["docker_daemon_json"].get("content") or {}
+        result.disruptions += disruptions.of_options(host, keys, content, request.restart_policy)
+    return pending, notes
 
 
 def _set_by_unit(options: dict[str, t.Any], command: str) -> list[str]:

@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver_disruptions
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -60,6 +61,7 @@ def present(
         # A driver that needs a reboot is verified after the reboot.
         can_verify = request.activate and not any(reason["driver"] for reason in host["reboot_reasons"])
         verifies = can_verify and observed_files.exists(host, owned.DRIVER_UNVERIFIED_MARKER)
+    interrupts = driver_disruptions.of_present(host, request, result, decision, is_controller=is_controller)
     report = {
         "version": host["driver"]["loaded"] or host["driver"]["library"],
         "flavor": host["driver"]["kernel_module_flavor"] or result.flavor,
@@ -75,6 +77,8 @@ def present(
         "plan": {
             **plain(result),
             "reboot": decision,
+            # For check mode.
+            "announcements": [disruption.text() for disruption in interrupts],
             "verifies": verifies,
             "report": report,
             "installs": installs,
@@ -88,6 +92,7 @@ def present(
         "query": _query(result, request) if not is_answered and not result.errors else None,
         "report": report,
         "has_secrets": has_secrets,
+        "disruptions": interrupts,
     }
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
@@ -56,6 +57,8 @@ class Part:
     # The variable that the role sets when it has finished.
     report: dict[str, Any] | None = None
     has_secrets: bool = False
+    # What the part interrupts on the host.
+    disruptions: list[Disruption] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,6 +287,7 @@ def _role_part(role: str, result: engine_plan.Plan | toolkit_plan.Plan) -> Part:
         errors=result.problems,
         query=None if result.problems else query,
         has_secrets=result.has_secrets,
+        disruptions=result.disruptions,
     )
 
 
@@ -304,7 +308,7 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
     if request.state == "absent":
         # The removal follows the records, so the source does not matter.
         removal = toolkit_removal.plan(host, engine.restart_policy)
-        return _removal_part(removal)
+        return dataclasses.replace(_removal_part(removal), disruptions=removal.cri.disruptions)
     if not is_managed and "cdi" not in request.isolations:
         return _role_part("nvidia_container_toolkit", toolkit_plan.without_toolkit(host, request, engines={}))
     if not is_driver_wanted(host, context.values):

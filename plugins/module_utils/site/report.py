@@ -9,6 +9,8 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import Disruption
+
 STATES = ("converged", "changes", "failed", "unreachable")
 _HEADINGS = ("HOST", "STATE", "PART", "CHANGE")
 # Characters in a line of the last column.
@@ -18,8 +20,8 @@ _WIDTH = 100
 def report(results: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
     """Return an entry per host, from the results of module gpu_host_plan by host. None stands for an unreachable host.
 
-    Each entry has `host`, `state` (one of STATES), `errors`, and `changes`, a list of `part`, `changes`, `reasons`. It
-    has `notes` if there are any.
+    Each entry has `host`, `state` (one of STATES), `errors`, and `changes`, a list of `part`, `changes`, `reasons`,
+    `disruptions`. It has `notes` if there are any.
     """
     return [_entry(host, result) for host, result in results.items()]
 
@@ -50,10 +52,11 @@ def table(entries: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _rows(entry: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Return the rows of a host: its errors, or its changes and why they are made."""
+    """Return the rows of a host: its errors, or what is interrupted, the changes, and why they are made."""
     host, state = entry["host"], entry["state"]
     found = [(host, state, "", text) for text in [*entry["errors"], *entry.get("notes", [])]]
     for part in entry["changes"]:
         reasons = [f"because: {'; '.join(part['reasons'])}"] if part["changes"] and part["reasons"] else []
-        found += [(host, state, part["part"], text) for text in [*part["changes"], *reasons]]
+        interrupts = [Disruption(**disruption).text() for disruption in part.get("disruptions", [])]
+        found += [(host, state, part["part"], text) for text in [*interrupts, *part["changes"], *reasons]]
     return found or [(host, state, "", "")]

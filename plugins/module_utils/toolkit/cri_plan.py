@@ -12,6 +12,11 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import (
+    ENGINE_RESTART,
+    FORBIDDEN,
+    Disruption,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
@@ -68,6 +73,7 @@ class Plan:
     changes: list[str] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
+    disruptions: list[Disruption] = dataclasses.field(default_factory=list)
 
 
 def plan(host: Host, engines: t.Mapping[str, str | None], *, default_runtime: bool, restart_policy: str) -> Plan:
@@ -197,13 +203,19 @@ def oci_runtime(host: Host, engines: t.Collection[str], *, default_runtime: bool
 def _add(result: Plan, title: str, change: Change, restart_policy: str) -> None:
     if not change.files and not change.action:
         return
+    restart = Disruption(
+        ENGINE_RESTART, "the registration of runtime nvidia; running containers stay", target=change.unit
+    )
     if change.action == "restarted" and restart_policy == "never":
+        by = "container_engine_restart_policy"
+        result.disruptions.append(dataclasses.replace(restart, state=FORBIDDEN, forbidden_by=by))
         result.reasons.append(
             f"the registration of runtime nvidia in {title} was not changed: it needs a restart of {change.unit}, but "
             f"{_NEVER}. Set it to when_safe"
         )
         return
     result.engines.append(change)
+    result.disruptions += [restart] if change.action == "restarted" else []
     result.changes += [f"{'remove' if file.content is None else 'write'} {file.path}" for file in change.files]
     result.changes += [f"{change.action.removesuffix('ed')} {change.unit}"] if change.action else []
 

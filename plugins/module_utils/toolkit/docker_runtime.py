@@ -39,6 +39,9 @@ class Registration:
     changes: list[str] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
+    # The changed options that need a restart of Docker, and daemon.json afterwards.
+    restart: list[str] = dataclasses.field(default_factory=list)
+    config: dict[str, t.Any] = dataclasses.field(default_factory=dict)
 
 
 def plan(host: Host, *, default_runtime: bool) -> Registration:
@@ -72,6 +75,7 @@ def plan(host: Host, *, default_runtime: bool) -> Registration:
     except DaemonConfigError as error:
         result.problems.append(str(error))
         return result
+    result.restart, result.config = change.restart_keys, change.config
     if change.changed_keys:
         result.changes.append(f"change {', '.join(sorted(change.changed_keys))} in {DEFAULT_PATH}")
     elif change.state.record != state.record:

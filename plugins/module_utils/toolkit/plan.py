@@ -11,8 +11,9 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, disruptions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     cdi_refresh,
@@ -63,6 +64,7 @@ class Plan:
     has_secrets: bool = False
     acts: bool = False
     changes: list[str] = dataclasses.field(default_factory=list)
+    disruptions: list[Disruption] = dataclasses.field(default_factory=list)
 
 
 def plan(
@@ -105,6 +107,9 @@ def plan(
         result.config_needed = bool(registration.changes or result.restart)
         result.changes += registration.changes
         result.changes += ["restart docker.service for the new hook"] if result.restart else []
+        # Docker detects the hook of new packages only when it starts.
+        restart = [*registration.restart, *([docker_runtime.HOOK] if result.restart or result.adds_hook else [])]
+        result.disruptions = disruptions.of_options(host, restart, registration.config, restart_policy)
     elif request.default_runtime and not {"containerd", "crio"} & set(engines):
         result.problems.append(
             "nvidia_container_toolkit_default_runtime is true, but this host has neither Docker, containerd nor CRI-O. "
@@ -112,6 +117,7 @@ def plan(
         )
     result.cri = cri_plan.plan(host, engines, default_runtime=request.default_runtime, restart_policy=restart_policy)
     result.changes += result.cri.changes
+    result.disruptions += result.cri.disruptions
     result.problems += result.cri.problems
     reasons += result.cri.reasons
     oci_runtime = cri_plan.oci_runtime(host, engines, default_runtime=request.default_runtime)
