@@ -56,6 +56,7 @@ lint: setup ## Run ansible-lint, ruff and yamllint; check the changelog, the doc
 	@antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck --validate-collection-refs self .
 	@python tools/role_readme.py --check
 	@python tools/platform_pages.py --check
+	@python tools/diagram.py --check
 	@python tools/release_check.py
 
 .PHONY: unit
@@ -103,9 +104,10 @@ gpu-acceptance: ## Test the collection on the real NVIDIA GPUs of this machine; 
 
 ##@ Release
 .PHONY: docs
-docs: setup ## Update the tables of variables in the README files of the roles, and docs/platforms
+docs: setup ## Update the tables of variables in the README files of the roles, docs/platforms and docs/site.svg
 	@python tools/role_readme.py
 	@python tools/platform_pages.py
+	@python tools/diagram.py
 
 .PHONY: release-check
 release-check: setup ## Build the tarball, check it with galaxy-importer, install it and use it

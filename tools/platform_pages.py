@@ -37,6 +37,11 @@ SWITCHES = {
 }
 # What a page says about all releases of the platform.
 NOTES = {
+    "debian": [
+        "NVIDIA no longer supports the branches of Debian's archive. To begin with a supported one, see",
+        "[Debian with a supported driver branch from day one](../debian-supported-branch.md).",
+        "",
+    ],
     "enterprise-linux": [
         "The repositories may not contain the headers of an outdated kernel (`kernel-devel-KERNEL`), for example after",
         "a new minor release of Rocky Linux. The role then fails before any change. Run `dnf upgrade`, reboot, and run",
