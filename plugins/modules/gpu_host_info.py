@@ -206,8 +206,8 @@ host:
       description:
         - Users of the GPUs - processes that have a device open (C(open)), and running containers of any engine that
           have one in F(/dev).
-        - Fields are C(pid), C(command), C(devices), C(open), C(container), the short ID or null, and C(container_name),
-          which is null if Docker does not know the container.
+        - Fields are C(pid), C(command), C(devices), C(open), C(container), which is the short ID, the name in LXC, or
+          null, and C(container_name), which is null if Docker does not know the container.
       type: list
       elements: dict
       sample: [{pid: 812, command: sleep, devices: [/dev/nvidia0], open: false, container: 4f1c9ab3e2d0}]

@@ -18,19 +18,16 @@ from dataclasses import dataclass, field
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import processes as engine_processes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import cgroups
 
 _GPU_MAJOR = 195
 _GPU_NODE = re.compile(r"^/dev/nvidia(\d+)$")
+_NODES = "/dev/nvidia"
 # A program that computes has this node open. A monitor of GPUs, for example nvidia-persistenced, has not.
 _COMPUTE_NODE = "/dev/nvidia-uvm"
 _CONTROL_MINORS = (254, 255)  # nvidia-modeset, nvidiactl
 _CAPABILITIES = re.compile(r"^\s*(\d+)\s+nvidia-caps$", re.MULTILINE)
-_IDENTIFIER = re.compile(r"(?:^|[/-])([0-9a-f]{64})(?=\.scope|/|$)", re.MULTILINE)
-_POD = re.compile(r"kubepods.*?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})\b")
-_LXC = re.compile(r"/lxc\.payload\.([^/\n]+)")
 _LOGIN_USER = re.compile(r"/user-(\d+)\.slice/")
-# The first text in the name of a container's cgroup decides.
-_ENGINES = (("kubepods", "kubernetes"), ("libpod", "podman"), ("crio", "kubernetes"), ("docker", "docker"))
 # The engines of module `processes` that have another name in messages.
 _SHOWN = {"crio": "kubernetes", "k3s": "kubernetes", "snap": "docker"}
 _ROOTLESS = ("conmon", "containerd-shim", "dockerd")
@@ -92,6 +89,17 @@ class ProcessTable:
         return frozenset(container.pod for container in self.containers if container.pod)
 
 
+@dataclass(frozen=True)
+class GpuUser:
+    """A process that has nodes of the driver open, or the first process of a container that has a GPU in its /dev."""
+
+    pid: int
+    command: str
+    opened: frozenset[str] = frozenset()
+    visible: frozenset[str] = frozenset()
+    container: Container | None = None
+
+
 def device_numbers(path: str) -> tuple[int, int] | None:
     """Return the numbers of a character device. A link is not followed, because its target is a path of the host."""
     try:
@@ -108,6 +116,14 @@ def read(
     return _Reader(root, numbers or device_numbers).table(frozenset(pids), frozenset(minors))
 
 
+def gpu_users(root: str, numbers: Numbers | None = None) -> list[GpuUser]:
+    """Return the processes that have nodes of the driver open, and the containers that have a GPU in /dev.
+
+    A container with a GPU that no process has open yet counts, too: its GPU is gone after the driver was reloaded.
+    """
+    return _Reader(root, numbers or device_numbers).gpu_users()
+
+
 class _Reader:
     """Read each mount namespace once, because all processes of a container share one."""
 
@@ -117,7 +133,8 @@ class _Reader:
         self._host_mounts = self._link(1, "ns/mnt")
         self._host_dev = self._dev_mount(1)
         # The host can be a container itself.
-        self._host_identifiers = set(_IDENTIFIER.findall(self._text(1, "cgroup")))
+        self._host_identifiers = set(cgroups.container_ids(self._text(1, "cgroup")))
+        self._host_lxc = set(cgroups.lxc_names(self._text(1, "cgroup")))
         self._host_capabilities = self._bounding_set(1)
         major = _CAPABILITIES.search(read_text(root, "/proc/devices") or "")
         self._capability_major = int(major.group(1)) if major else None
@@ -125,7 +142,7 @@ class _Reader:
 
     def table(self, pids: frozenset[int], minors: frozenset[int]) -> ProcessTable:
         processes, rootless = {}, set()
-        for pid in sorted(int(name) for name in listing(self._root, "/proc") if name.isdigit()):
+        for pid in self._pids():
             container = self._container(pid)
             command = self._text(pid, "comm").strip()
             if command.startswith(_ROOTLESS):
@@ -142,6 +159,31 @@ class _Reader:
             self._link(1, "ns/pid") == _FIRST_NAMESPACE,
         )
 
+    def gpu_users(self) -> list[GpuUser]:
+        found, seen = [], set()
+        for pid in self._pids():
+            opened = frozenset(node for node in self._open_files(pid) if node.startswith(_NODES))
+            container, visible = self._container(pid), frozenset()
+            mounts = self._link(pid, "ns/mnt")
+            if container is not None and mounts not in seen:
+                seen.add(mounts)
+                visible = self._visible(pid, container)
+            if opened or visible:
+                found.append(GpuUser(pid, self._text(pid, "comm").strip(), opened, visible, container))
+        return found
+
+    def _pids(self) -> list[int]:
+        return sorted(int(name) for name in listing(self._root, "/proc") if name.isdigit())
+
+    def _visible(self, pid: int, container: Container) -> frozenset[str]:
+        """Return the GPUs in the /dev of a container, which can be that of the host, under the driver's names."""
+        names = listing(self._root, f"/proc/{pid}/root/dev")
+        named = {f"/dev/{name}" for name in names if _GPU_NODE.match(f"/dev/{name}")}
+        return frozenset({*named, *(f"{_NODES}{minor}" for minor in container.minors)})
+
+    def _open_files(self, pid: int) -> set[str]:
+        return {self._link(pid, f"fd/{name}") or "" for name in listing(self._root, f"/proc/{pid}/fd")}
+
     def _container(self, pid: int) -> Container | None:
         mounts = self._link(pid, "ns/mnt")
         if mounts is None or mounts == self._host_mounts:
@@ -153,14 +195,11 @@ class _Reader:
     def _describe(self, pid: int) -> Container | None:
         """Describe the container of a process. Return None for a service or a sandbox with mounts of its own."""
         groups = self._text(pid, "cgroup")
-        identifiers = tuple(
-            dict.fromkeys(found for found in _IDENTIFIER.findall(groups) if found not in self._host_identifiers)
-        )
-        pod = _POD.search(groups)
-        lxc = _LXC.search(groups)
-        engine, identifier, name = ("lxc", "", lxc.group(1)) if lxc else self._monitor(pid)
+        identifiers = tuple(one for one in cgroups.container_ids(groups) if one not in self._host_identifiers)
+        lxc = [one for one in cgroups.lxc_names(groups) if one not in self._host_lxc]
+        engine, identifier, name = ("lxc", "", lxc[0]) if lxc else self._monitor(pid)
         if identifiers:
-            engine = next((value for text, value in _ENGINES if text in groups), engine or "containerd")
+            engine = cgroups.engine_name(groups) or engine or "containerd"
         elif identifier:
             identifiers = (identifier,)
         elif not lxc:
@@ -172,7 +211,7 @@ class _Reader:
             identifiers=identifiers,
             name=name,
             user=self._rootless_user(pid, groups),
-            pod=pod.group(1).replace("_", "-") if pod else "",
+            pod=cgroups.pod_uid(groups),
             minors=minors,
             capability_minors=capability_minors,
             privileged=bool(capabilities) and capabilities & self._host_capabilities == self._host_capabilities,
@@ -180,7 +219,12 @@ class _Reader:
 
     def _monitor(self, pid: int) -> tuple[str, str, str]:
         """Return engine, ID and name from the command line of the monitor that started the container."""
+        # Not the process itself: the monitors of rootless engines have a mount namespace of their own, too.
         for _ancestor in range(_MOST_ANCESTORS):
+            fields = self._text(pid, "stat").rpartition(")")[2].split()
+            pid = int(fields[1]) if len(fields) > 1 and fields[1].isdigit() else 0
+            if pid <= 1:
+                break
             words = self._text(pid, "cmdline").split("\0")
             engine = engine_processes.engine_of(words)
             if engine is not None:
@@ -188,10 +232,6 @@ class _Reader:
                 is_conmon = os.path.basename(words[0]) == "conmon"
                 identifier = known.get("-c" if is_conmon else "-id", "")
                 return _SHOWN.get(engine, engine), identifier, known.get("-n", "") if is_conmon else ""
-            fields = self._text(pid, "stat").rpartition(")")[2].split()
-            pid = int(fields[1]) if len(fields) > 1 and fields[1].isdigit() else 0
-            if pid <= 1:
-                break
         return "", "", ""
 
     def _rootless_user(self, pid: int, groups: str) -> str:
@@ -226,7 +266,7 @@ class _Reader:
 
     def _opened(self, pid: int) -> frozenset[int]:
         """Return the minor numbers of the GPUs that a program has open for computing."""
-        names = {self._link(pid, f"fd/{name}") or "" for name in listing(self._root, f"/proc/{pid}/fd")}
+        names = self._open_files(pid)
         if _COMPUTE_NODE not in names:
             return frozenset()
         return frozenset(int(match.group(1)) for match in map(_GPU_NODE.match, names) if match)

@@ -10,10 +10,11 @@ import os
 import re
 from typing import NamedTuple
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import cgroups
+
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _START_FIELD = 19  # counted from the field after the command name
 _DOCKER_PID_FILES = ("run/docker.pid", "var/run/docker.pid")
-_CONTAINER_ID = re.compile(r"(?:^|[/-])([0-9a-f]{64})(?=\.scope|/|$)")
 
 
 class MountUser(NamedTuple):
@@ -88,7 +89,7 @@ def _containers(process: str) -> list[str]:
     """Return the container IDs in the cgroup names of a process, the innermost container last."""
     try:
         with open(os.path.join(process, "cgroup"), encoding="utf-8", errors="replace") as handle:
-            return [found for line in handle for found in _CONTAINER_ID.findall(line.rstrip("\n"))]
+            return cgroups.container_ids(handle.read())
     except OSError:
         return []
 

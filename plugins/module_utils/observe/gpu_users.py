@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import os
-import re
 from typing import Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
 
 Ask = Callable[[str, str], "dict | None"]
+_SHORT_ID = 12
 
 
 def holders(root: str) -> list[dict]:
@@ -19,36 +18,16 @@ def holders(root: str) -> list[dict]:
 
     A container is listed once, with its first process, regardless of its engine.
     """
-    found = []
-    host_mounts = _link(root, "/proc/1/ns/mnt")
-    own = _containers(root, 1)  # The host may be a container itself.
-    seen = set()
-    for pid in sorted(int(name) for name in listing(root, "/proc") if name.isdigit()):
-        opened = {
-            target
-            for name in listing(root, f"/proc/{pid}/fd")
-            for target in [_link(root, f"/proc/{pid}/fd/{name}")]
-            if target and target.startswith("/dev/nvidia")
+    return [
+        {
+            "pid": user.pid,
+            "command": user.command or None,
+            "devices": sorted(user.opened | user.visible),
+            "open": bool(user.opened),
+            "container": _name(user.container) if user.container else None,
         }
-        mounts = _link(root, f"/proc/{pid}/ns/mnt")
-        container = next(iter(_containers(root, pid) - own), None)
-        visible = set()
-        if container and mounts not in (None, host_mounts) and mounts not in seen:
-            seen.add(mounts)
-            visible = {
-                f"/dev/{name}" for name in listing(root, f"/proc/{pid}/root/dev") if re.fullmatch(r"nvidia\d+", name)
-            }
-        if opened or visible:
-            found.append(
-                {
-                    "pid": pid,
-                    "command": (read_text(root, f"/proc/{pid}/comm") or "").strip() or None,
-                    "devices": sorted(opened | visible),
-                    "open": bool(opened),
-                    "container": container,
-                }
-            )
-    return found
+        for user in process_table.gpu_users(root)
+    ]
 
 
 def add_container_names(host: dict, ask: Ask | None) -> None:
@@ -63,14 +42,6 @@ def add_container_names(host: dict, ask: Ask | None) -> None:
             holder["container_name"] = (answer.get("Name") or "").lstrip("/") or None
 
 
-def _containers(root: str, pid: int) -> set[str]:
-    groups = read_text(root, f"/proc/{pid}/cgroup") or ""
-    found = re.findall(r"(?:docker|libpod|cri-containerd|crio|containerd)[-/]([0-9a-f]{64})", groups)
-    return {name[:12] for name in found}
-
-
-def _link(root: str, path: str) -> str | None:
-    try:
-        return os.readlink(os.path.join(root, path.lstrip("/")))
-    except OSError:
-        return None
+def _name(container: process_table.Container) -> str:
+    """Return the short ID of a container, of the outer one if it is nested. LXC has only names."""
+    return container.identifiers[0][:_SHORT_ID] if container.identifiers else container.name

@@ -10,6 +10,7 @@ import os
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import gpu_users
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.process_tree import (
     ALICE,
     ALL_CAPABILITIES,
@@ -31,25 +32,90 @@ def read(tree, *pids):
     return process_table.read(str(tree.root), pids, numbers)
 
 
-@pytest.mark.parametrize(
-    ("cgroup", "engine", "pod"),
-    [
-        (f"/system.slice/docker-{identifier(40)}.scope", "docker", ""),
-        (f"/docker/{identifier(40)}", "docker", ""),
-        (f"/machine.slice/libpod-{identifier(40)}.scope/container", "podman", ""),
-        (f"/machine.slice/machine-libpod_pod_{identifier(7)}.slice/libpod-{identifier(40)}.scope", "podman", ""),
-        (f"{POD_SYSTEMD}/cri-containerd-{identifier(40)}.scope", "kubernetes", POD),
-        (f"{POD_SYSTEMD}/crio-{identifier(40)}.scope", "kubernetes", POD),
-        (f"/kubepods/besteffort/pod{POD}/{identifier(40)}", "kubernetes", POD),
-        (f"/kubepods/pod{'ab' * 16}/{identifier(40)}", "kubernetes", "ab" * 16),  # a static pod
-        (f"/default/{identifier(40)}", "containerd", ""),
-    ],
-)
+ID = identifier(40)
+# The names that engines give to the cgroup of a container, with its engine and its pod.
+CGROUPS = [
+    (f"/system.slice/docker-{ID}.scope", "docker", ""),
+    (f"/docker/{ID}", "docker", ""),
+    (f"/docker/{ID}/init.scope", "docker", ""),  # systemd in the container
+    (f"/training.slice/docker-{ID}.scope", "docker", ""),  # cgroup_parent
+    (f"/training/{ID}", "containerd", ""),  # cgroup_parent with the cgroupfs driver
+    (f"/machine.slice/libpod-{ID}.scope/container", "podman", ""),
+    (f"/machine.slice/libpod-{ID}.scope", "podman", ""),
+    (f"/libpod_parent/libpod-{ID}", "podman", ""),  # the cgroupfs driver
+    (f"/system.slice/trainer.service/libpod-payload-{ID}", "podman", ""),  # a Quadlet with cgroups=split
+    (f"/machine.slice/machine-libpod_pod_{identifier(7)}.slice/libpod-{ID}.scope", "podman", ""),
+    (f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container", "podman", ""),
+    (f"/user.slice/user-1000.slice/user@1000.service/app.slice/docker-{ID}.scope", "docker", ""),
+    (f"{POD_SYSTEMD}/cri-containerd-{ID}.scope", "kubernetes", POD),
+    (f"{POD_SYSTEMD}/crio-{ID}.scope", "kubernetes", POD),
+    (f"{POD_SYSTEMD}/crio-{ID}.scope/container", "kubernetes", POD),
+    (f"{POD_SYSTEMD}/docker-{ID}.scope", "kubernetes", POD),  # cri-dockerd
+    (f"/kubepods/besteffort/pod{POD}/{ID}", "kubernetes", POD),
+    (f"/kubepods/besteffort/pod{POD}/crio-{ID}", "kubernetes", POD),
+    (f"/kubepods/pod{'ab' * 16}/{ID}", "kubernetes", "ab" * 16),  # a static pod
+    (f"/kubepods.slice/kubepods-pod{'ab' * 16}.slice/cri-containerd-{ID}.scope", "kubernetes", "ab" * 16),
+    (f"/k3s/kubepods/burstable/pod{POD}/{ID}", "kubernetes", POD),  # k3s --rootless and --cgroup-root
+    (f"/kubelet.slice/kubelet{POD_SYSTEMD[1:].replace('/', '/kubelet-')}/cri-containerd-{ID}.scope", "kubernetes", POD),
+    # Each cgroup of containerd's unit with the cgroupfs driver: moby/moby and containerd/cri in cgroup v1.
+    (f"/system.slice/containerd.service/kubepods-besteffort-pod{POD.replace('-', '_')}.slice:cri-containerd:{ID}",
+     "kubernetes", POD),
+    (f"/default/{ID}", "containerd", ""),
+    (f"/system.slice/nerdctl-{ID}.scope", "containerd", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cgroup", "engine", "pod"), CGROUPS)
 def test_containers_are_found_by_their_cgroups(tree, cgroup, engine, pod):
     tree.container(40, "nvidia2", cgroup=cgroup)
     (found,) = read(tree).containers
     assert (found.engine, found.pod, found.identifiers, found.minors) == (engine, pod, (identifier(40),), {2})
     assert read(tree).pods == ({pod} if pod else set())
+
+
+@pytest.mark.parametrize("cgroup", [cgroup for cgroup, _engine, _pod in CGROUPS])
+def test_an_idle_container_with_a_gpu_prevents_a_reload_of_the_driver(tree, cgroup):
+    tree.container(40, "nvidia2", cgroup=cgroup, command="pause")
+    (holder,) = gpu_users.holders(str(tree.root))
+    assert holder == {
+        "pid": 40,
+        "command": "pause",
+        "devices": ["/dev/nvidia2"],
+        "open": False,
+        "container": identifier(40)[:12],
+    }
+
+
+@pytest.mark.parametrize(
+    "cgroup", ["/lxc.payload.101", "/lxc.payload.101/init.scope", "/lxc/101/ns/init.scope", "/lxc/101"]
+)
+def test_a_container_of_lxc_is_found_by_its_name(tree, cgroup):
+    tree.container(40, "nvidia2", cgroup=cgroup)
+    (found,) = read(tree).containers
+    assert (found.engine, found.name, found.identifiers, found.minors) == ("lxc", "101", (), {2})
+    assert [holder["container"] for holder in gpu_users.holders(str(tree.root))] == ["101"]
+
+
+def test_a_service_in_a_guest_of_lxc_is_no_container(tree):
+    tree.write("proc/1/cgroup", "0::/lxc/101/ns/init.scope\n")
+    tree.container(40, "nvidia2", cgroup="/lxc/101/ns/system.slice/cron.service")
+    tree.container(50, "nvidia3", cgroup=f"/lxc/101/ns/system.slice/docker-{identifier(50)}.scope")
+    assert [found.identifiers for found in read(tree).containers] == [(identifier(50),)]
+    assert [holder["pid"] for holder in gpu_users.holders(str(tree.root))] == [50]
+
+
+def test_a_container_without_its_id_in_the_cgroup_is_found_by_its_shim(tree):
+    words = ("/usr/bin/containerd-shim-runc-v2", "-namespace", "default", "-id", "trainer")
+    tree.process(39, "containerd-shim", words=words)
+    tree.container(40, "nvidia2", cgroup="/default/trainer", parent=39)
+    assert [holder["container"] for holder in gpu_users.holders(str(tree.root))] == ["trainer"]
+
+
+def test_the_monitor_of_a_rootless_container_does_not_use_the_gpus_of_the_host(tree):
+    tree.rootless_podman(40, name="shell")
+    for pid in (1, 41):
+        tree.write(f"proc/{pid}/root/dev/nvidia0")
+    assert gpu_users.holders(str(tree.root)) == []
 
 
 @pytest.mark.parametrize("in_cgroup", [True, False])
