@@ -24,6 +24,9 @@ description:
   - If the transaction fails, the module installs the removed and replaced packages in their former versions again, and
     sets their holds again. If no new package is installed, it also restores the repositories, the other files and the
     module streams. The message lists what it restored, and everything that it could not restore.
+  - A message of a failure begins with the cause and has at most 600 characters. The rest is in
+    F(/var/lib/gpufleet/package_failure.txt) on the host, which only root can read. The next failure replaces the file,
+    and a success removes it.
   - If the module or the host is stopped during the transaction, the next run with the same record repairs the packages,
     and then applies its own options.
   - If no change is necessary, the module needs no network.
@@ -401,6 +404,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ap
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    failure_report,
     journal,
     package_selector,
     recorded_removal,
@@ -513,6 +517,15 @@ def diff(result: transaction.Result) -> list[dict[str, str]]:
     return [packages, *result.files] if before or after else [*result.files]
 
 
+def fail(module: AnsibleModule, text: str, *, is_reading: bool) -> None:
+    """Fail with the cause. A task that only reads writes no file, so its message is complete."""
+    if is_reading or os.geteuid() != 0:
+        module.fail_json(msg=text)
+    if len(text) > failure_report.LIMIT:
+        failure_report.write(text)
+    module.fail_json(msg=failure_report.condensed(text))
+
+
 def main() -> None:
     """Read the options, carry out the transaction, and report it."""
     texts = {"type": "list", "elements": "str", "default": []}
@@ -548,6 +561,7 @@ def main() -> None:
             msg=f"package_transaction does not support {platform['name']}. Use a host with Debian, Ubuntu, Enterprise "
             "Linux, Amazon Linux 2023, SLES, or a system that is derived from one of these."
         )
+    question = None
     try:
         wanted = request(options, manager)
         program = BACKENDS[manager](base_run.runner(module), lock_timeout=options["lock_timeout"])
@@ -561,7 +575,9 @@ def main() -> None:
         run = transaction.present if options["state"] == "present" else recorded_removal.absent
         result = run(wanted, program, record, check_mode=module.check_mode)
     except ERRORS as error:
-        module.fail_json(msg=str(error))
+        fail(module, str(error), is_reading=bool(question) or module.check_mode)
+    if not module.check_mode:
+        failure_report.remove()
     module.exit_json(
         changed=result.changed,
         changes=[dataclasses.asdict(change) for change in result.changes],

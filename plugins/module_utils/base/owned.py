@@ -60,6 +60,8 @@ USER_DIRECTORY = "/tmp/gpufleet-{}"
 
 # Roles nvidia_driver, cuda_toolkit, container_engine and nvidia_container_toolkit: what the role installed. State
 # `absent` removes exactly that.
+# Module package_transaction: the whole message of its last failure, until it succeeds.
+PACKAGE_FAILURE = f"{STATE_DIRECTORY}/package_failure.txt"
 DRIVER_RECORD = f"{STATE_DIRECTORY}/nvidia_driver.json"
 TOOLKIT_RECORD = f"{STATE_DIRECTORY}/cuda_toolkit.json"
 ENGINE_RECORD = f"{STATE_DIRECTORY}/container_engine.json"

@@ -125,7 +125,9 @@ def _restore(begun: Begun, restored: list[str], lost: list[str]) -> None:
     still = _missing(begun)
     restored += [f"package {name}" for name in sorted(missing - {*still})]
     restored += [f"{len(files)} file{'s' if len(files) > 1 else ''}"] if files else []
-    lost += [f"package {name} {', '.join(map(_version, copies))} ({reason})" for name, copies in still.items()]
+    if still:
+        names = ", ".join(f"{name} {' '.join(map(_version, copies))}" for name, copies in still.items())
+        lost.append(f"package{'s' if len(still) > 1 else ''} {names} ({reason})")
 
 
 def _remains(begun: Begun) -> list[str]:

@@ -381,6 +381,13 @@ def _volume(context: Context, parts: Mapping[str, Part]) -> Part:
     prediction = host["driver_volume"]
     if prediction is None or not upcoming:
         return Part(plan=options, reasons=["no NVIDIA driver is loaded"])
+    library = host["driver"]["library"]
+    if library and library != upcoming and not driver.get("installs"):
+        waits = (
+            f"the driver volume waits for a reboot: module {upcoming} is loaded, but the libraries have version "
+            f"{library}. Reboot the host, or set nvidia_driver_reboot_policy to when_required"
+        )
+        return Part(plan=options, reasons=[waits])
     # Packages of the same version can add files. An engine that this run installs or starts responds afterwards.
     # The daemon's program is part of the volume, too.
     installs = bool(driver.get("installs") or _plan_of(parts, "nvidia_persistenced").get("packages"))

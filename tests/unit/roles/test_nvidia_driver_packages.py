@@ -169,8 +169,9 @@ def test_a_failed_transaction_starts_the_services_and_explains_failed_builds(rol
     (role.folder / "service").write_text('{"failed": true, "msg": "Unable to start service."}')
     message = role.run("packages.yml", {"failed": True, "msg": "apt failed."}, observed=observed,
                        __nvidia_driver_plan=planned(services=(unit, "nvidia-imex.service")))  # fmt: skip
-    assert "apt failed. DKMS could not build the kernel modules for kernel 6.1.0-47-amd64: no member named x" in message
-    assert "boot a kernel that the driver supports. Unable to start service." in message, role.output
+    # The cause comes first.
+    assert message.startswith('"DKMS could not build the kernel modules for kernel 6.1.0-47-amd64: no member named x')
+    assert "boot a kernel that the driver supports. apt failed. Unable to start service." in message, role.output
     assert [call["name"] for call in role.calls()[1:]] == [unit], role.output
 
 

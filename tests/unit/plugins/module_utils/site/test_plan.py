@@ -492,6 +492,19 @@ def test_files_that_the_packages_bring_back_stay_in_the_volume(surplus, expected
     assert (part.changes, part.plan["changes"], part.acts) == (expected, expected, True)
 
 
+def test_volume_waits_for_the_reboot_that_a_policy_forbids():
+    user = {"pid": 42, "command": "train", "devices": [], "open": True, "container": None, "container_name": None}
+    there = converged(driver={"loaded": "535.261.03"}, holders=[user])
+    there["driver_volume"] = {"changed": False, "actions": [], "surplus": [], "volume": None,
+                              "error": "libcuda is from another driver. Set driver_version=535.309.01."}  # fmt: skip
+    part = planned(there, parts=(DRIVER, VOLUME))[VOLUME]
+    assert (part.acts, part.errors, part.changes) == (False, [], [])
+    (reason,) = part.reasons
+    assert "waits for a reboot" in reason
+    assert "nvidia_driver_reboot_policy" in reason
+    assert "driver_version" not in reason
+
+
 @pytest.mark.parametrize(
     ("there", "values", "names"),
     [(bare(), {}, (VOLUME,)), (unloaded(), {}, (VOLUME,)), (unloaded(), INACTIVE, site_plan.PARTS)],

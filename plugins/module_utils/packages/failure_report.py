@@ -1,0 +1,66 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The message of a failed transaction: the cause in a few lines, and the whole text in a file on the host."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.url_logins import masked
+
+# Characters of a message that a screen shows without scrolling.
+LIMIT = 600
+# Packages in a message: NAME=VERSION of apt, NAME-VERSION of rpm, possibly with a version or a reason in parentheses.
+_ITEM = r"[A-Za-z0-9][\w.+~:-]*[=-]\d[\w.+~:^-]*"
+_LIST = re.compile(rf"(?<![\w.-])({_ITEM}),? ({_ITEM})((?:,? {_ITEM})+)")
+_SENTENCE_END = re.compile(r"(?<=[.:])\s+(?=[A-Z(/])")
+
+
+def condensed(text: str, path: str = owned.PACKAGE_FAILURE, limit: int = LIMIT) -> str:
+    """Return the first sentences of a text within the limit, and where the rest is. A short text stays as it is."""
+    text = " ".join(text.split())
+    if len(text) <= limit:
+        return text
+    text = _LIST.sub(_shortened, text)
+    pointer = f" The whole message is in {path} on the host."
+    room = limit - len(pointer)
+    found = ""
+    for sentence in _SENTENCE_END.split(text):
+        longer = f"{found} {sentence}".strip()
+        if len(longer) > room:
+            break
+        found = longer
+    return (found or _cut(text, room)) + pointer
+
+
+def _shortened(match: re.Match[str]) -> str:
+    """Return a list of packages as its first two and a number."""
+    first, second, rest = match.groups()
+    return f"{first}, {second} and {len(rest.split())} more"
+
+
+def _cut(text: str, room: int) -> str:
+    """Return the beginning of a long sentence. A list is cut between two items."""
+    kept = text[: room - 2]
+    place = max(kept.rfind(", "), kept.rfind("; "))
+    return f"{kept[:place] if place > room // 2 else kept.rpartition(' ')[0]} …"
+
+
+def write(text: str, root: str = "/") -> None:
+    """Write the whole message, readable only by root. If that fails, the cause of the failure matters more."""
+    path = os.path.join(root, owned.PACKAGE_FAILURE.lstrip("/"))
+    with contextlib.suppress(OSError):
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        atomic_file.put(path, f"{masked(text)}\n".encode(), lambda temporary: os.chmod(temporary, 0o600))
+
+
+def remove(root: str = "/") -> None:
+    """Remove the message of an earlier failure, and the directory if nothing else is in it."""
+    path = os.path.join(root, owned.PACKAGE_FAILURE.lstrip("/"))
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+        os.rmdir(os.path.dirname(path))
