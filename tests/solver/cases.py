@@ -40,10 +40,12 @@ class Expected:
     reasons: tuple[str, ...] = ()
     # Whether the installed driver stays as it is.
     kept: bool = False
+    # The version of the user space in a guest, which gets nothing of the kernel.
+    user_space: str = ""
 
     def __post_init__(self) -> None:
         """Require one outcome. A case that may end either way proves nothing."""
-        if sum(map(bool, (self.builds, self.refusals, self.kept))) != 1:
+        if sum(map(bool, (self.builds, self.refusals, self.kept, self.user_space))) != 1:
             raise ValueError(f"{self} does not have exactly one outcome")
 
 
@@ -152,7 +154,7 @@ class Lab:
         return self._answers[key]
 
     def _simulated(self, host: hosts.System, todo: dict[str, Any]) -> tuple[list[Change], str]:
-        work = todo["transaction"]
+        work = {**todo["transaction"], "keep": todo["keep"]}
         repositories = self._repositories(host, work["repositories"])
         key = json.dumps([host.name, repositories, todo["prerequisites"], {**work, "hold": []}], sort_keys=True)
         if key not in self._results:
@@ -227,6 +229,7 @@ def _request(work: dict[str, Any], prerequisites: list[str]) -> transaction.Requ
         release=selectors("release"),
         may_change=selectors("may_change"),
         may_upgrade=True,
+        keep=selectors("keep"),
         streams=tuple(work["module_streams"]),
         files=_files(work["files"]),
     )
@@ -250,10 +253,14 @@ def faults(case: Case, outcome: Outcome) -> list[str]:
         if any(re.search(pattern, cause) for pattern in expected.refusals):
             return []
         wanted = f"a refusal that names {' or '.join(expected.refusals)}"
-        wanted = "an installation" if expected.builds else "no change" if expected.kept else wanted
+        wanted = (
+            "an installation" if expected.builds or expected.user_space else "no change" if expected.kept else wanted
+        )
         return [f"refused, expected {wanted}: {text}"]
     if outcome.refused:
         return [f"the solver refuses the plan: {outcome.refused}"]
+    if expected.user_space:
+        return guest_faults(outcome, expected.user_space)
     if expected.kept:
         changes = [change for change in outcome.changes if change.name not in HOLD_TOOLS]
         return [f"changes the driver: {', '.join(map(str, changes))}"] if changes else upgrade_faults(outcome)
@@ -263,6 +270,19 @@ def faults(case: Case, outcome: Outcome) -> list[str]:
     found = [*_choices(case, outcome), *system_faults(case.host, outcome), *upgrade_faults(outcome)]
     reasons = " ".join(outcome.plan.get("reasons", []))
     return found + [f"no reason names {text}: {reasons}" for text in expected.reasons if not re.search(text, reasons)]
+
+
+_OF_KERNEL = re.compile(r"dkms|^linux-(image|headers|modules)|^kernel|kmod-|-kmod$|-kmp|driver-G0\d$")
+
+
+def guest_faults(outcome: Outcome, version: str) -> list[str]:
+    """Return what is wrong in a guest: a package of the kernel, or libraries of another version."""
+    brought = [str(change) for change in outcome.changes if _OF_KERNEL.search(change.name)]
+    found = [f"brings packages of the kernel: {', '.join(brought)}"] if brought else []
+    libraries = _libraries(outcome.system)
+    if set(libraries) != {version}:
+        found.append(f"the user space has {_versions(libraries) or 'no version'}, the node has {version}")
+    return found
 
 
 def _choices(case: Case, outcome: Outcome) -> list[str]:

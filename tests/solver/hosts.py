@@ -56,6 +56,8 @@ class System:
     secure_boot: bool = False
     # With apt: the packages that the administrator holds.
     held: tuple[str, ...] = ()
+    # The driver that the node of an LXC guest has loaded.
+    node_driver: str = ""
 
     @property
     def kernels(self) -> list[str]:
@@ -98,6 +100,10 @@ def observation(host: System, gpu: str, state: dict[str, Any]) -> dict[str, Any]
         for package in host.packages
         if "nvidia" in package.name
     }
+    if host.node_driver:
+        there["os"]["variant"] = "lxc"
+        there["driver"].update(loaded=host.node_driver, kernel_module_flavor="open")
+        there["modules_loaded"] = ["nvidia", "nvidia_uvm"]
     if host.driver:
         _add_driver(there, host, host.driver)
     return there

@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.hosts.tests.solver import (
     engine_cases,
     engines,
     enterprise,
+    guests,
     suse,
     ubuntu,
 )
@@ -43,7 +44,8 @@ def main() -> None:
         manager = module.manager(Path(scratch), options.platform)
         lab = judge.Lab(manager)
         totals: Counter = Counter()
-        for case in module.cases(manager, options.platform):
+        of_guests = guests.cases(manager, options.platform) if options.subject == "driver" else ()
+        for case in (*module.cases(manager, options.platform), *of_guests):
             if options.only not in str(case):
                 continue
             outcome = lab.plan(case)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import archives
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Package
 from ansible_collections.gpufleet.hosts.tests.solver import debian, enterprise, suse, ubuntu
@@ -136,3 +137,22 @@ def test_refusal_that_repeats_the_settings_is_not_enough(platform):
         settings = " and ".join(f"nvidia_driver_{name} is {value}" for name, value in case.values)
         for text in (f"{settings}.", f"{settings}. {EMPTY_WORDS}"):
             assert faults(case, Outcome([text])), f"{case} accepts: {text}"
+
+
+GUEST = Case(HOST, "H100", (), Expected(user_space="580.2"))
+
+
+@pytest.mark.parametrize(
+    ("system", "brought", "fault"),
+    [
+        ([TOOLS], ["nvidia-utils-580-server"], None),
+        ([TOOLS], ["nvidia-utils-580-server", "nvidia-dkms-580-server-open"], "brings packages of the kernel: "),
+        ([TOOLS], ["kmod-nvidia-open-dkms"], "packages of the kernel"),
+        ([Package("libcuda", "580.1-1", "amd64", driver="580.1")], [], "580.1 (libcuda), the node has 580.2"),
+        ([], [], "has no version, the node has 580.2"),
+    ],
+)
+def test_guest_must_get_the_user_space_of_its_node_and_nothing_of_the_kernel(system, brought, fault):
+    changes = [Change(name, "install", None, "580.2-1", "amd64") for name in brought]
+    found = faults(GUEST, Outcome(plan={"reasons": []}, changes=changes, system=system))
+    assert found == [] if fault is None else fault in " ".join(found)
