@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus impo
 
 SELECTOR_FORMATS = "an index, a UUID or its beginning (GPU-…, MIG-…), a PCI address, or gpu:mig"
 _CDI_NAME = re.compile(r"^nvidia\.com/(?:gpu|mig)=")
-_COUNT = re.compile(r"(-?\d+)(?:\.0+)?")
+_COUNT = re.compile(r"(-?[0-9]{1,18})(?:\.0+)?")
 
 
 class SelectionError(Exception):

@@ -55,10 +55,11 @@ def test_a_requirement_of_an_image_can_be_met() -> None:
 
 @pytest.mark.parametrize("selector", [LONG, f"{LONG}:0", "\u00b2"], ids=["index", "MIG device", "superscript"])
 def test_a_gpu_with_such_an_index_does_not_exist(selector: str) -> None:
-    wanted = request.parse_visible_devices(selector)
-    with pytest.raises(request.SelectionError) as error:
-        named_gpu.find_unit(wanted.selectors[0], inventory_from_facts([]))
-    assert len(str(error.value)) < 600
+    # From an image, and from the user, for whom shorter digits are a count
+    for wanted in (request.parse_visible_devices(selector), request.parse_request(selector)):
+        with pytest.raises(request.SelectionError) as error:
+            named_gpu.find_unit(wanted.selectors[0], inventory_from_facts([]))
+        assert len(str(error.value)) < 600
 
 
 @pytest.mark.parametrize(
