@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 
 
-def read_text(root: str, path: str, limit: int | None = None) -> str | None:
-    """Return the text of a file below `root`, or None if it cannot be read."""
+def read_text(root: str, path: str, limit: int | None = None, newline: str | None = None) -> str | None:
+    """Return the text of a file below `root`, or None if it cannot be read. `newline`: "" keeps the line ends."""
     try:
-        with open(os.path.join(root, path.lstrip("/")), encoding="utf-8", errors="replace") as handle:
+        with open(os.path.join(root, path.lstrip("/")), encoding="utf-8", errors="replace", newline=newline) as handle:
             return handle.read() if limit is None else handle.read(limit)
     except OSError:
         return None

@@ -78,7 +78,7 @@ def _found(root: str, pattern: str) -> list[str]:
 
 
 def _text(root: str, path: str, masked: list[str]) -> str | None:
-    text = read_text(root, path, _LARGEST)
+    text = read_text(root, path, _LARGEST, newline="")  # the plan keeps the line ends
     if text is None:
         return None
     hidden = _SECRET.sub(_MASK, text)

@@ -252,7 +252,8 @@ def _file(root: str, path: str) -> dict:
         digest = hashlib.sha256(read_bytes(root, path, _LARGEST_PROGRAM) or b"").hexdigest()
         return {"exists": True, "content": digest, "mode": f"{mode & 0o7777:04o}"}
     is_text = size <= observe_engines.LARGEST_FILE and not path.endswith(".gpg")
-    content = read_text(root, path) if is_text else None
+    # The plan changes single lines of a TOML file and keeps all others.
+    content = read_text(root, path, newline="" if path.endswith(".toml") else None) if is_text else None
     return {"exists": True, "content": content, "mode": f"{mode & 0o7777:04o}"}
 
 

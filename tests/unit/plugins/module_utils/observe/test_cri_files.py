@@ -34,6 +34,17 @@ def test_imports_are_read_in_the_order_of_containerd(tmp_path: Path) -> None:
     assert found["mode"] in ("0644", "0664", "0600")
 
 
+def test_line_ends_of_windows_stay(tmp_path: Path) -> None:
+    text = 'version = 2\r\nimports = [\r\n"/srv/a.toml"]\r\npassword = "s3cret"\r\n'
+    files = {ROOT_FILE: text.encode(), "/srv/a.toml": b"a = 1\r\n", "/etc/crio/crio.conf": b"[crio]\r\n"}
+    for path, content in files.items():
+        (tmp_path / path.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path.lstrip("/")).write_bytes(content)
+    found = cri_files.read(str(tmp_path))
+    assert found["containerd"] == {ROOT_FILE: text.replace("s3cret", "********"), "/srv/a.toml": "a = 1\r\n"}
+    assert found["crio"] == {"/etc/crio/crio.conf": "[crio]\r\n"}
+
+
 def test_default_directory_is_read_without_a_root_file(tmp_path: Path) -> None:
     found = read(
         tmp_path, **{"/etc/containerd/conf.d/x.toml": "version = 3\n", "/etc/crio/crio.conf.d/10-crio.conf": "\n"}

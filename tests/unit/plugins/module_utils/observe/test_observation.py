@@ -467,6 +467,12 @@ def test_passwords_of_docker_can_be_compared(tree):
     assert digests.of_tree(options, "5f3ab1c29d6e4b0f8a7c6d5e4f3a2b1c") == {digest: "proxies.http-proxy"}
 
 
+def test_line_ends_of_a_toml_file_stay(tree):
+    path = "/etc/nvidia-container-runtime/config.toml"
+    tree.file(path[1:], "").write_bytes(b"a = 1\r\n")
+    assert observe(tree, files=[path])["files"][path]["content"] == "a = 1\r\n"
+
+
 def test_requested_files_are_read_up_to_the_size_limit(tree):
     tree.file("etc/mine.conf", "x = 1\n").chmod(0o640)
     tree.file("etc/large", "x" * (256 * 1024 + 1))

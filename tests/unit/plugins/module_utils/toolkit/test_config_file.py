@@ -20,6 +20,16 @@ HARD = {
 }
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_line_ends_stay(end: str) -> None:
+    text = DEFAULT.replace("\n", end)
+    done = config_file.plan(text, None, HARD)
+    assert len(str(done.text).split("\n")) > len(text.split("\n"))
+    assert str(done.text).count("\r\n") == (str(done.text).count("\n") if end == "\r\n" else 0)
+    assert config_file.plan(done.text, done.record, HARD).keys == []
+    assert config_file.plan(done.text, done.record, {}).text == text
+
+
 def test_keys_are_set_and_taken_back_to_the_byte() -> None:
     done = config_file.plan(DEFAULT, None, HARD)
     assert done.keys == sorted(config_file.flat(HARD))

@@ -61,6 +61,8 @@ def carried_out(seen: dict[str, t.Any], done: Plan) -> dict[str, t.Any]:
         ("1.6.20", None, [DROP_IN, RECORD, ROOT_FILE]),
         ("2.1.5", NEW, [DROP_IN, RECORD, ROOT_FILE]),
         ("2.2.5", None, [DROP_IN]),
+        ("1.7.24", OLD.replace("\n", "\r\n"), [DROP_IN, RECORD, ROOT_FILE]),
+        ("2.1.5", NEW + '[plugins."a#b"] # [x]\n"c#" = 1\n', [DROP_IN, RECORD, ROOT_FILE]),
         ("2.2.5", 'version = 3\nimports = ["/etc/containerd/conf.d/*.toml"]\n', [DROP_IN]),
     ],
 )
