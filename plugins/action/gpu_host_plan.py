@@ -162,6 +162,8 @@ class ActionModule(ActionBase):
             facts = self._gpu_facts(host)
             parts = self._parts(host, values, selected, answer, facts)
             errors = site_plan.errors(host, parts, options["requires_root"])
+        if not errors and options["first_plan"]:
+            errors = self._rehearse(parts)
         if errors:
             raise Failure(" ".join(errors), errors=errors, notes=notes)
         result = {
@@ -200,6 +202,22 @@ class ActionModule(ActionBase):
         if result["has_secrets"]:
             result["_ansible_no_log"] = True
         return result
+
+    def _rehearse(self, parts: dict[str, site_plan.Part]) -> list[str]:
+        """Simulate all removals of packages. Return why one of them is not possible."""
+        removals = site_plan.removals(parts)
+        if not removals:
+            return []
+        options = {
+            "record": removals[0]["record"],
+            "rehearse_removals": removals,
+            "lock_timeout": site_plan.LOCK_TIMEOUT,
+        }
+        try:
+            self._run_module(TRANSACTION, options)
+        except Failure as failure:
+            return [f"{failure} Nothing was changed."]
+        return []
 
     def _adopt(self, host: dict[str, Any], values: dict[str, dict[str, Any]], options: dict[str, Any]) -> Adoption:
         """Return what may act on the prepared image of the host. Fail if the image cannot be adopted."""

@@ -263,6 +263,40 @@ options:
     type: list
     elements: str
     default: []
+  together_with:
+    description:
+      - With O(state=absent), further records that are removed in the same transaction. Use it for packages that need
+        packages of O(record).
+    type: list
+    elements: str
+    default: []
+  rehearse_removals:
+    description:
+      - Removals to simulate in this order, as O(state=absent) would carry them out one after the other. The result is
+        RV(removals). The module fails if one of them would break other packages. Like O(query), changes nothing.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      record:
+        description: Name of the record.
+        type: str
+        required: true
+      together_with:
+        description: See O(together_with).
+        type: list
+        elements: str
+        default: []
+      remove:
+        description: See O(remove).
+        type: list
+        elements: str
+        default: []
+      keep:
+        description: See O(keep).
+        type: list
+        elements: str
+        default: []
   lock_timeout:
     description: Maximum time in seconds to wait for another package manager.
     type: int
@@ -282,8 +316,8 @@ attributes:
     description: A second run with the same options changes nothing and needs no network.
     support: full
 notes:
-  - Requires root. Without a record of this name, check mode, O(query), O(query_streams) and
-    O(query_dependencies) work without root.
+  - Requires root. Without a record of this name, check mode, O(query), O(query_streams), O(query_dependencies) and
+    O(rehearse_removals) work without root.
   - Supports Debian, Ubuntu, Enterprise Linux, Amazon Linux 2023, SLES and systems that are derived from them. dnf 5 is
     not supported.
   - To hold packages with dnf, also list C(python3-dnf-plugin-versionlock) in O(install).
@@ -332,31 +366,31 @@ changes:
     module streams. If only a stream changes, the task is reported as changed and this list is empty.
   type: list
   elements: dict
-  returned: success, without O(query), O(query_streams) and O(query_dependencies)
+  returned: success, without O(query), O(query_streams), O(query_dependencies) and O(rehearse_removals)
   sample: [{name: libcuda1, action: upgrade, before: 580.82.07-1, after: 580.95.05-1, arch: amd64}]
 files:
   description: Paths of the configuration files that were written or removed.
   type: list
   elements: str
-  returned: success, without O(query), O(query_streams) and O(query_dependencies)
+  returned: success, without O(query), O(query_streams), O(query_dependencies) and O(rehearse_removals)
   sample: [/etc/apt/sources.list.d/monitoring.sources]
 held:
   description: Packages that are newly held.
   type: list
   elements: str
-  returned: success, without O(query), O(query_streams) and O(query_dependencies)
+  returned: success, without O(query), O(query_streams), O(query_dependencies) and O(rehearse_removals)
   sample: [agent]
 released:
   description: Packages that are no longer held. With dnf, also released locks on versions that are not installed.
   type: list
   elements: str
-  returned: success, without O(query), O(query_streams) and O(query_dependencies)
+  returned: success, without O(query), O(query_streams), O(query_dependencies) and O(rehearse_removals)
   sample: []
 repaired:
   description: What an interrupted run left incomplete. The module repaired it, or would repair it in check mode.
   type: list
   elements: str
-  returned: success, without O(query), O(query_streams) and O(query_dependencies)
+  returned: success, without O(query), O(query_streams), O(query_dependencies) and O(rehearse_removals)
   sample: [dpkg was interrupted]
 kept:
   description: >-
@@ -364,8 +398,14 @@ kept:
     user holds them.
   type: list
   elements: str
-  returned: success, without O(query), O(query_streams) and O(query_dependencies)
+  returned: success, without O(query), O(query_streams), O(query_dependencies) and O(rehearse_removals)
   sample: []
+removals:
+  description: The packages that each removal of O(rehearse_removals) would remove, and those of its records that stay.
+  type: list
+  elements: dict
+  returned: with O(rehearse_removals)
+  sample: [{record: monitoring, removed: [agent], kept: []}]
 versions:
   description: The available versions of each package in O(query), newest first, in the package manager's format.
   type: dict
@@ -488,6 +528,29 @@ def request(options: dict[str, Any], manager: str) -> transaction.Request:
     )
 
 
+def rehearsal(options: dict[str, Any], program: backend.Backend) -> list[dict[str, Any]]:
+    """Simulate the removals in `rehearse_removals`, and return what each would remove."""
+    wanted = options["rehearse_removals"]
+    removals = [
+        recorded_removal.RecordedRemoval(
+            transaction.Request(
+                remove=tuple(one["remove"]), keep=tuple(package_selector.parse(text) for text in one["keep"])
+            ),
+            journal.Journal(one["record"]),
+            tuple(journal.Journal(name) for name in one["together_with"]),
+        )
+        for one in wanted
+    ]
+    return [
+        {
+            "record": one["record"],
+            "removed": sorted({change.name for change in result.changes}),
+            "kept": result.kept,
+        }
+        for one, result in zip(wanted, recorded_removal.rehearse(removals, program))
+    ]
+
+
 def _file(item: dict[str, Any]) -> backend.File:
     """Convert an item of `files`."""
     secret = item.get("secret_content")
@@ -548,6 +611,16 @@ def main() -> None:
                     "mode": {"type": "str", "choices": ["0644", "0600"], "default": "0644"},
                 },
             },
+            "together_with": texts,
+            "rehearse_removals": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "record": {"type": "str", "required": True},
+                    **dict.fromkeys(("together_with", "remove", "keep"), texts),
+                },
+            },
             "lock_timeout": {"type": "int", "default": 60},
         },
         mask=masked,
@@ -569,11 +642,18 @@ def main() -> None:
         question = transaction.Question(options["query"], options["query_streams"], options["query_dependencies"])
         if question:
             module.exit_json(changed=False, **transaction.query(wanted, question, program, record))
+        if options["rehearse_removals"]:
+            module.exit_json(changed=False, removals=rehearsal(options, program))
         # A user without privileges can simulate, but not act.
         if os.geteuid() != 0 and not module.check_mode:
             module.fail_json(msg=needs_root(os.geteuid()))
-        run = transaction.present if options["state"] == "present" else recorded_removal.absent
-        result = run(wanted, program, record, check_mode=module.check_mode)
+        if options["state"] == "present":
+            result = transaction.present(wanted, program, record, check_mode=module.check_mode)
+        else:
+            beside = [journal.Journal(name) for name in options["together_with"]]
+            result = recorded_removal.absent(
+                wanted, program, record, check_mode=module.check_mode, together_with=beside
+            )
     except ERRORS as error:
         fail(module, str(error), is_reading=bool(question) or module.check_mode)
     if not module.check_mode:

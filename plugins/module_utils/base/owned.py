@@ -58,13 +58,14 @@ USER_DIRECTORY = "/tmp/gpufleet-{}"
 
 # --- records and markers ---
 
-# Roles nvidia_driver, cuda_toolkit, container_engine and nvidia_container_toolkit: what the role installed. State
-# `absent` removes exactly that.
 # Module package_transaction: the whole message of its last failure, until it succeeds.
 PACKAGE_FAILURE = f"{STATE_DIRECTORY}/package_failure.txt"
+# Roles nvidia_driver, cuda_toolkit, container_engine and nvidia_container_toolkit: what the role installed. State
+# `absent` removes exactly that. Role nvidia_driver also removes what role nvidia_persistenced installed.
 DRIVER_RECORD = f"{STATE_DIRECTORY}/nvidia_driver.json"
 TOOLKIT_RECORD = f"{STATE_DIRECTORY}/cuda_toolkit.json"
 ENGINE_RECORD = f"{STATE_DIRECTORY}/container_engine.json"
+PERSISTENCED_RECORD = f"{STATE_DIRECTORY}/nvidia_persistenced.json"
 CONTAINER_TOOLKIT_RECORD = f"{STATE_DIRECTORY}/nvidia_container_toolkit.json"
 # Role container_engine: the users that the role added to group docker.
 ENGINE_USERS = f"{STATE_DIRECTORY}/container_engine_users.json"

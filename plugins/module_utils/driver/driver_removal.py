@@ -35,6 +35,8 @@ FILES = (
     owned.DRIVER_RUNFILE_RECORD,
 )
 
+_DAEMON = "nvidia-persistenced.service"
+
 # Headers may have installed their kernel, and a kernel in use must stay.
 KEEP = [r"~^linux-(?:image|modules)(?:-unsigned|-extra)?-\d"]
 
@@ -46,6 +48,8 @@ def plan(host: Host, platform: dict | None) -> dict[str, Any]:
         "source": source,
         # Whether module package_transaction has a record, the driver's packages in it, and packages that stay.
         "record": observed_files.exists(host, packages_record.DRIVER),
+        # The daemon needs the driver's libraries. If it stayed, apt would install another provider of them.
+        "together_with": ["nvidia_persistenced"] if observed_files.exists(host, owned.PERSISTENCED_RECORD) else [],
         "packages": [],
         "keep": KEEP,
         "unload": [],
@@ -62,31 +66,49 @@ def plan(host: Host, platform: dict | None) -> dict[str, Any]:
     sources = _sources(platform, source, result["record"])
     recorded = packages_record.possibly_installed(host, packages_record.DRIVER, list(host["installed_packages"]))
     candidates = sorted({name for data in sources for name in driver_membership.installed(host, data)})
-    result["packages"] = members = [name for name in candidates if name in recorded]
+    daemon = _of_daemon(host)
+    members = [name for name in candidates if name in recorded]
+    daemon_packages = sorted(daemon.intersection(candidates) | _requested(host, daemon))
+    result["packages"] = sorted({*members, *daemon_packages})
     result["initramfs"] = config_files.initramfs(host, result["files"])
     result["reload_udev"] = memory_hotadd.needs_reload(result["files"])
-    others = [name for name in candidates if name not in recorded]
+    others = [name for name in candidates if name not in recorded | daemon]
     if others:
         result["reasons"].append(f"packages that this role did not install are kept: {', '.join(others)}")
     elif source in ("preinstalled", "runfile") and not result["runfile"] and not members:
         result["reasons"].append("the driver is kept because this role did not install it")
     if nvidia_repository.is_used_by(host, packages_record.TOOLKIT):
         result["reasons"].append("NVIDIA's repository stays: the CUDA toolkit comes from it")
-    if members:
-        units = {rule["service"] for data in sources for rule in data["packages"] if rule.get("service")}
-        enabled = (unit for unit in units if host["services"].get(unit, {}).get("unit_file_state") == "enabled")
-        result["disable"] = sorted(enabled)
+    data_of_members = sources if members else []
+    units = {rule["service"] for data in data_of_members for rule in data["packages"] if rule.get("service")}
+    units |= {_DAEMON} if daemon_packages else set()
+    result["disable"] = sorted(
+        unit for unit in units if host["services"].get(unit, {}).get("unit_file_state") == "enabled"
+    )
     if host["os"]["variant"] == VARIANT:
         result["initramfs"] = []
     elif members or result["runfile"]:
         _plan_unload(host, result)
-    result["acts"] = not result["errors"] and any(bool(result[key]) for key in ("record", "runfile", "files"))
+    acting = ("record", "together_with", "runfile", "files")
+    result["acts"] = not result["errors"] and any(bool(result[key]) for key in acting)
     if result["acts"] and host["uid"] != 0:
         result["errors"].append(needs_root(host["uid"]))
     if not result["acts"] and not result["reasons"]:
         result["reasons"].append("this role has not installed anything on this host")
     result["summary"] = _summary(result) if result["acts"] else []
     return result
+
+
+def _of_daemon(host: Host) -> set[str]:
+    """Return the installed packages that role nvidia_persistenced installed."""
+    installed = list(host["installed_packages"])
+    return packages_record.installed_for_certain(host, owned.PERSISTENCED_RECORD, installed).intersection(installed)
+
+
+def _requested(host: Host, daemon: set[str]) -> set[str]:
+    """Return those that the role requested. The others stay if another package needs them."""
+    known = packages_record.read(host, owned.PERSISTENCED_RECORD)
+    return daemon & {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
 
 
 def _summary(result: dict) -> list[str]:
@@ -97,7 +119,7 @@ def _summary(result: dict) -> list[str]:
         ("remove {}", result["packages"]),
         (
             "remove the {} that this role recorded",
-            ["dependencies, repositories, pins and holds"] if result["record"] else [],
+            ["dependencies, repositories, pins and holds"] if result["record"] or result["together_with"] else [],
         ),
         ("remove {}", result["files"]),
         ("reload {} rules", ["udev"] if result["reload_udev"] else []),

@@ -391,14 +391,23 @@ class Apt:
         return {":".join(filter(None, (change.name, change.arch))) for change in removed}
 
     def remove_test(self, names: list[str]) -> list[str]:
-        """Return the packages that apt would remove together with these packages."""
+        """Return the packages that need these packages.
+
+        apt may install another provider instead of removing such a package, so no other package may be installed.
+        """
         present = [package.name for package in _selected(self._packages(), names, dpkg_state.INSTALLED)]
-        if not present:
-            return []
-        rc, out, err = self._run(["apt-get", "--simulate", *SOLVER, "--ignore-hold", "purge", *present])
-        if rc:
-            raise PackageManagerError(f"apt cannot remove {' '.join(present)}: {reason(out, err)}")
-        return sorted(simulation.removed(simulation.apt(out)) - {name.partition(":")[0] for name in names})
+        refused: list[str] = []
+        while present:
+            argv = ["apt-get", "--simulate", *SOLVER, "--ignore-hold", "purge", *present]
+            rc, out, err = self._run([*argv, *(f"{name}-" for name in refused)])
+            if rc:
+                raise PackageManagerError(f"apt cannot remove {' '.join(present)}: {reason(out, err)}")
+            changes = simulation.apt(out)
+            new = {change.name for change in changes if change.action == simulation.INSTALL}.difference(refused)
+            if not new:
+                return sorted(simulation.removed(changes) - {name.partition(":")[0] for name in names})
+            refused += sorted(new)
+        return []
 
 
 def _arguments(packages: list[dpkg_state.Package], steps: Steps) -> list[str]:

@@ -20,7 +20,7 @@ import re
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, owned, url_logins
@@ -80,9 +80,9 @@ class Journal:
         """Return the content of the record with all keys. It is empty if the record does not exist."""
         return ownership.normalized(self._content(self.path) or {})
 
-    def others(self) -> list[dict[str, Any]]:
-        """Return the content of all other records on the host."""
-        records = [path for path in record_files.paths(self.root) if path != self.path]
+    def others(self, without: Collection[str] = ()) -> list[dict[str, Any]]:
+        """Return the content of all other records on the host. `without` are the paths of records to leave out."""
+        records = [path for path in record_files.paths(self.root) if path != self.path and path not in without]
         found = [self._content(path) for path in records if os.path.isfile(self._real(path))]
         return [ownership.normalized(content) for content in found if content is not None]
 
@@ -116,10 +116,15 @@ class Journal:
         """Return the streams before the transaction, as `module:stream`. `enabled` are those before this run."""
         return ownership.former_streams(self.read(), enabled)
 
-    def removal(self, state: Mapping[str, Any], *, enabled: Mapping[str, str]) -> Removal:
-        """Return what to remove. `state` are the installed packages, `enabled` the enabled streams by module."""
+    def removal(
+        self, state: Mapping[str, Any], *, enabled: Mapping[str, str], without: Collection[str] = ()
+    ) -> Removal:
+        """Return what to remove. `state` are the installed packages, `enabled` the enabled streams by module.
+
+        `without` are the paths of the records that leave in the same transaction.
+        """
         found = ownership.removal(
-            self.read(), state["all"], self.others(), enabled=enabled, config_files=state["config_files"]
+            self.read(), state["all"], self.others(without), enabled=enabled, config_files=state["config_files"]
         )
         found.holds = [name for name in found.holds if name in state["held"]]
         return found

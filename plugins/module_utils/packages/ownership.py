@@ -90,6 +90,16 @@ class Removal:
         return sorted({*self.requested, *self.dependencies, *self.uncertain})
 
 
+def together(removals: Iterable[Removal]) -> Removal:
+    """Return what to remove for several records in one transaction."""
+    result = Removal()
+    for found in removals:
+        for field in dataclasses.fields(Removal):
+            known = getattr(result, field.name)
+            known += [item for item in getattr(found, field.name) if item not in known]
+    return result
+
+
 def normalized(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of a record with all keys. Keys of others stay."""
     empty: dict[str, Any] = {

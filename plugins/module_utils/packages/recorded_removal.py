@@ -1,10 +1,16 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Remove what the transactions of one record installed, and nothing else."""
+"""Remove what the transactions of one record installed, and nothing else.
+
+Several records can leave in one transaction, for example a driver and a daemon that needs its libraries: without the
+daemon, a package manager may install another provider of the libraries for it.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Backend, Steps, View
@@ -28,20 +34,38 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_fil
 NEVER_PURGED = frozenset({"docker.io"})
 
 
-def absent(request: Request, backend: Backend, journal: Journal, *, check_mode: bool = False) -> Result:
-    """Remove what the record lists. In check mode, only report it."""
-    if not journal.exists():
+@dataclasses.dataclass(frozen=True)
+class RecordedRemoval:
+    """A removal to rehearse: the request, the record, and the records that leave in the same transaction."""
+
+    request: Request
+    journal: Journal
+    together_with: tuple[Journal, ...] = ()
+
+
+def absent(
+    request: Request,
+    backend: Backend,
+    journal: Journal,
+    *,
+    check_mode: bool = False,
+    together_with: Iterable[Journal] = (),
+) -> Result:
+    """Remove what the record lists, and the records in `together_with` with it. In check mode, only report it."""
+    journals = _existing(journal, together_with)
+    if not journals:
         return Result()
+    unfinished = any(one.is_unfinished() for one in journals)
     if check_mode:
         with backend.as_repaired() as predicted:
-            result = _plan(request, predicted, journal)[0]
-        result.repaired = leftover(backend.broken(), journal.is_unfinished())
+            result = _plan(request, predicted, journals)[0]
+        result.repaired = leftover(backend.broken(), unfinished)
         return result
     with journal.locked(request.lock_timeout):
-        repaired = prepare(backend, journal)
-        result, removal, files = _plan(request, backend, journal)
-        # The record is removed last, so that another run continues after an interruption.
-        _remove_packages(result, backend, journal)
+        repaired = list(dict.fromkeys(text for one in journals for text in prepare(backend, one)))
+        result, removal, files = _plan(request, backend, journals)
+        # The records are removed last, so that another run continues after an interruption.
+        _remove_packages(result, backend, journals)
         if removal.streams:
             backend.reset([str(stream["module"]) for stream in removal.streams])
             backend.enable([stream["before"] for stream in removal.streams if stream["before"]])
@@ -50,26 +74,45 @@ def absent(request: Request, backend: Backend, journal: Journal, *, check_mode: 
             backend.forget(gone, removal.keys)
         for file in files:
             host_files.write(file, journal.root)
-        journal.forget()
+        for one in journals:
+            one.forget()
     result.repaired = repaired
     return result
 
 
-def _remove_packages(result: Result, backend: Backend, journal: Journal) -> None:
+def rehearse(removals: Iterable[RecordedRemoval], backend: Backend) -> list[Result]:
+    """Simulate removals, one after the other. Each starts from the host that the previous ones leave."""
+    found: list[Result] = []
+    leaving: list[str] = []
+    with backend.as_repaired() as predicted:
+        for one in removals:
+            journals = _existing(one.journal, one.together_with)
+            result = _plan(one.request, predicted, journals, leaving)[0] if journals else Result()
+            leaving += [change.name for change in result.changes if change.before and change.name not in leaving]
+            found.append(result)
+    return found
+
+
+def _existing(journal: Journal, together_with: Iterable[Journal]) -> list[Journal]:
+    return [one for one in (journal, *together_with) if one.exists()]
+
+
+def _remove_packages(result: Result, backend: Backend, journals: Sequence[Journal]) -> None:
     # Also the locks of packages that an interrupted run did not install.
-    holds = journal.holds()
+    holds = list(dict.fromkeys(name for journal in journals for name in journal.holds()))
     if holds:
         backend.release(holds)
     if result.changes:
         names = list(dict.fromkeys(change.name for change in result.changes))
-        journal.begin_removal(names)
+        for journal in journals:
+            journal.begin_removal(names)
         try:
             backend.act(_steps(names))
         except Exception:
             _hold_again(result.released, backend)
             raise
     # An interrupted run may have released holds of the user.
-    _hold_again(journal.released(), backend)
+    _hold_again([name for journal in journals for name in journal.released()], backend)
 
 
 def _steps(names: list[str]) -> Steps:
@@ -85,27 +128,34 @@ def _hold_again(names: list[str], backend: Backend) -> None:
             backend.hold(missing)
 
 
-def _plan(request: Request, backend: Backend, journal: Journal) -> tuple[Result, Removal, list[File]]:
-    """Return the result, what the record lists, and the files to write or to remove."""
-    state = backend.installed()
-    removal = journal.removal(state, enabled=backend.enabled_streams())
+def _plan(
+    request: Request, backend: Backend, journals: Sequence[Journal], leaving: Sequence[str] = ()
+) -> tuple[Result, Removal, list[File]]:
+    """Return the result, what the records list, and the files to write or to remove.
+
+    `leaving` are installed packages that earlier removals of a rehearsal remove.
+    """
+    state, enabled, journal = backend.installed(), backend.enabled_streams(), journals[0]
+    paths = [one.path for one in journals]
+    removal = ownership.together(one.removal(state, enabled=enabled, without=paths) for one in journals)
     stay = [name for name in removal.packages if _stays(name, request, state, removal)]
-    held = {name for record in journal.others() for name in record["holds"]}
+    held = {name for record in journal.others(paths) for name in record["holds"]}
     if any(versions(f"{name}:any", state) for name in held):
         # Without it, the holds of the other records have no effect.
         stay += [name for name in removal.packages if name == VERSIONLOCK and name not in stay]
-    candidates = [name for name in removal.packages if name not in stay]
+    candidates = [name for name in removal.packages if name not in stay and name not in leaving]
     roots = [name for name in candidates if name in request.remove]
-    others = [name for name in (backend.remove_test(roots) if roots else []) if name not in candidates]
+    broken = backend.remove_test([*leaving, *roots]) if roots else []
+    others = [name for name in broken if name not in candidates]
     if others:
         raise TransactionError(
-            f"Removing {', '.join(roots)} would break other installed packages: {', '.join(sorted(others))}. Nothing "
-            "was changed. Remove these other packages first."
+            f"Removing {', '.join(roots)} would break other installed packages: {', '.join(sorted(others))}. Remove "
+            "these other packages first."
         )
     rest = [name for name in candidates if name not in roots]
-    unneeded = backend.unneeded(rest, roots, removal.requested) if rest else []
+    unneeded = backend.unneeded(rest, [*leaving, *roots], removal.requested) if rest else []
     gone = sorted({*roots, *unneeded})
-    _check_others(gone, backend)
+    _check_others(gone, leaving, backend)
     # Package managers print no epoch that is 0.
     found = [(name, version.removeprefix("0:")) for name in gone for version in versions(f"{name}:any", state)]
     result = Result([Change(name, REMOVE, version, None) for name, version in found])
@@ -120,17 +170,17 @@ def _plan(request: Request, backend: Backend, journal: Journal) -> tuple[Result,
     return result, removal, files
 
 
-def _check_others(gone: list[str], backend: Backend) -> None:
+def _check_others(gone: list[str], leaving: Sequence[str], backend: Backend) -> None:
     """Fail if the package manager would also remove or change other packages."""
     # After an interrupted run, a simulation is possible only after the repair.
     if not gone or backend.broken():
         return
-    changes = backend.simulate(_steps(gone), View())
-    others = [str(change) for change in changes if change.name not in gone]
+    changes = backend.simulate(_steps([*leaving, *gone]), View())
+    others = [str(change) for change in changes if change.name not in gone and change.name not in leaving]
     if others:
         raise TransactionError(
-            f"Removing {', '.join(gone)} would also {'; '.join(others)}. Nothing was changed. Remove the other "
-            "packages first."
+            f"Removing {', '.join(gone)} would also {'; '.join(others)}, because another installed package needs a "
+            "removed one. Remove that package first."
         )
 
 

@@ -54,6 +54,8 @@ class Part:
     errors: list[str] = dataclasses.field(default_factory=list)
     # Options of module package_transaction that query the available versions before the part can be planned.
     query: dict[str, Any] | None = None
+    # The options of module package_transaction that remove the packages of the part.
+    removal: dict[str, Any] | None = None
     # The variable that the role sets when it has finished.
     report: dict[str, Any] | None = None
     has_secrets: bool = False
@@ -169,6 +171,19 @@ def query(parts: Mapping[str, Part]) -> dict[str, Any] | None:
     return merged
 
 
+# Playbook site removes the toolkit while the engine still runs, and the engine last.
+_REMOVAL_ORDER = ("nvidia_container_toolkit", "nvidia_driver", "container_engine")
+
+
+def removals(parts: Mapping[str, Part]) -> list[dict[str, Any]]:
+    """Return the removals of packages, in the order in which the run carries them out.
+
+    They are simulated together before the first change, so that the last one cannot fail after the first one.
+    """
+    planned = (parts[name].removal for name in _REMOVAL_ORDER if name in parts and parts[name].acts)
+    return [removal for removal in planned if removal]
+
+
 def answers(known: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answers to two queries as one. The second query only has further packages."""
     names = ("versions", "streams", "dependencies")
@@ -209,6 +224,13 @@ def _driver(context: Context, _parts: Mapping[str, Part]) -> Part:
             changes=removal["summary"],
             reasons=removal["reasons"],
             errors=removal["errors"],
+            removal=_removal(
+                "nvidia_driver",
+                removal["packages"],
+                exists=removal["record"] or removal["together_with"],
+                keep=removal["keep"],
+                together_with=removal["together_with"],
+            ),
             report=removal["report"],
         )
     return Part(
@@ -273,7 +295,7 @@ def _engine(context: Context, _parts: Mapping[str, Part]) -> Part:
     platforms = context.platforms["container_engine"]
     if request.state == "absent":
         removal = engine_removal.plan(context.host, request, platforms)
-        return _removal_part(removal)
+        return _removal_part("container_engine", removal)
     return _role_part("container_engine", engine_plan.plan(context.host, request, platforms, context.versions))
 
 
@@ -291,14 +313,23 @@ def _role_part(role: str, result: engine_plan.Plan | toolkit_plan.Plan) -> Part:
     )
 
 
-def _removal_part(removal: engine_removal.Removal | toolkit_removal.Removal) -> Part:
+def _removal_part(role: str, removal: engine_removal.Removal | toolkit_removal.Removal) -> Part:
     return Part(
         plan=plain(removal),
         acts=removal.acts,
         changes=removal.changes,
         reasons=removal.reasons,
         errors=removal.problems,
+        removal=_removal(role, removal.packages, exists=removal.record),
     )
+
+
+def _removal(
+    record: str, packages: list[str], *, exists: bool, keep: Iterable[str] = (), together_with: Iterable[str] = ()
+) -> dict[str, Any] | None:
+    if not exists:
+        return None
+    return {"record": record, "together_with": [*together_with], "remove": packages, "keep": [*keep]}
 
 
 def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
@@ -308,7 +339,9 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
     if request.state == "absent":
         # The removal follows the records, so the source does not matter.
         removal = toolkit_removal.plan(host, engine.restart_policy)
-        return dataclasses.replace(_removal_part(removal), disruptions=removal.cri.disruptions)
+        return dataclasses.replace(
+            _removal_part("nvidia_container_toolkit", removal), disruptions=removal.cri.disruptions
+        )
     if not is_managed and "cdi" not in request.isolations:
         return _role_part("nvidia_container_toolkit", toolkit_plan.without_toolkit(host, request, engines={}))
     if not is_driver_wanted(host, context.values):

@@ -54,10 +54,13 @@ class Host:
         self.facts: dict = {"changed": False, "ansible_facts": FACTS}
         self.calls: list[tuple[str, dict]] = []
         self.facts_variables: dict = {}
+        self.rehearsal: dict = {"changed": False, "removals": []}
 
     def execute(self, module_name, module_args, task_vars):
         # Options with the containers of a template or with objects cannot be sent.
         self.calls.append((module_name, json.loads(json.dumps(module_args))))
+        if module_name == QUERY and module_args.get("rehearse_removals"):
+            return self.rehearsal
         if module_name == QUERY:
             return {"changed": False, "versions": offered(module_args), "streams": {}}
         assert module_name == OBSERVE
@@ -726,3 +729,48 @@ def test_the_discovered_python_is_kept_for_later_tasks(host, monkeypatch):
     assert result["ansible_facts"] == {**FACTS, "discovered_interpreter_python": "/usr/bin/python3.12"}
     assert result["warnings"] == ["Platform linux"]
     assert host.facts_variables["ansible_facts"]["discovered_interpreter_python"] == "/usr/bin/python3.12"
+
+
+# --- removals -----------------------------------------------------------------------------------------------------
+
+ABSENT = {f"{role}_state": "absent" for role in ("nvidia_container_toolkit", "nvidia_driver", "container_engine")}
+RECORDS = {
+    path: file(json.dumps({"packages": [name], "requested": [name]}))
+    for path, name in (
+        (owned.DRIVER_RECORD, "libcuda1"),
+        (owned.PERSISTENCED_RECORD, "nvidia-persistenced"),
+        (owned.ENGINE_RECORD, "docker.io"),
+        (owned.CONTAINER_TOOLKIT_RECORD, "nvidia-container-toolkit"),
+    )
+}
+
+
+def removable():
+    """Describe a converged host on which nothing uses the engine or the GPUs, with the records of the roles."""
+    there = converged()
+    there["files"] = {**there["files"], **RECORDS}
+    return {**there, "holders": [], "gpu_users": []}
+
+
+def test_all_removals_are_rehearsed_once_before_the_first_change(host):
+    assert not host.run(removable(), variables=ABSENT).get("failed")
+    (asked,) = host.arguments(QUERY)
+    records = [(one["record"], one["together_with"]) for one in asked["rehearse_removals"]]
+    # In the order of playbooks/tasks/change.yml.
+    assert records == [
+        ("nvidia_container_toolkit", []),
+        ("nvidia_driver", ["nvidia_persistenced"]),
+        ("container_engine", []),
+    ]
+
+
+def test_a_removal_that_would_fail_stops_the_run_before_any_change(host):
+    host.rehearsal = {"failed": True, "msg": "Removing libcuda1 would break other installed packages: my-app."}
+    result = host.run(removable(), variables=ABSENT)
+    assert result["failed"]
+    assert result["msg"] == "Removing libcuda1 would break other installed packages: my-app. Nothing was changed."
+
+
+def test_a_host_without_records_rehearses_nothing(host):
+    host.run(bare(), variables=ABSENT)
+    assert QUERY not in host.modules

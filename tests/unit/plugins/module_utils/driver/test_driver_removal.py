@@ -81,6 +81,32 @@ def test_driver_of_other_origin_stays():
     assert "this role did not install" in plan["reasons"][0]
 
 
+@pytest.mark.parametrize(
+    ("driver", "removed"),
+    [
+        ({"packages": list(OURS)}, ["libcuda1", "nvidia-alternative", "nvidia-kernel-dkms", "nvidia-persistenced"]),
+        # The driver is not the role's, so only the daemon leaves, and the modules stay loaded.
+        (None, ["nvidia-persistenced"]),
+    ],
+)
+def test_the_daemon_leaves_with_the_driver(driver, removed):
+    there = installed(driver, modules_loaded=["nvidia"])
+    for name in ("nvidia-persistenced", "libnvidia-cfg1", "adduser"):
+        add_package(there, name, V)
+    record = {"packages": ["nvidia-persistenced", "adduser"], "requested": ["nvidia-persistenced"]}
+    there["files"][owned.PERSISTENCED_RECORD] = {"exists": True, "content": json.dumps(record)}
+    there["services"]["nvidia-persistenced.service"] = {"unit_file_state": "enabled", "active_state": "active"}
+    plan = driver_removal.plan(there, platform("debian-12"))
+    assert (plan["acts"], plan["errors"], plan["together_with"]) == (True, [], ["nvidia_persistenced"])
+    # What the transaction of the daemon only brought along goes if nothing else needs it.
+    assert plan["packages"] == removed
+    assert plan["disable"] == ["nvidia-persistenced.service"]
+    assert plan["unload"] == (["nvidia"] if driver else [])
+    kept = next(text for text in plan["reasons"] if "did not install are kept" in text)
+    assert "nvidia-persistenced" not in kept
+    assert "libnvidia-cfg1" in kept
+
+
 R = "580.95.05"
 UNINSTALL = ["nvidia-uninstall", "--silent"]
 BEGUN = [f"/var/cache/gpufleet/nvidia-{R}.run", "--uninstall", "--silent"]

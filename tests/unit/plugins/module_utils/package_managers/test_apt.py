@@ -707,6 +707,17 @@ def test_remove_test_names_the_other_packages(host: Host) -> None:
     assert host.apt.remove_test(["base", "absent"]) == ["app", "job"]
 
 
+def test_remove_test_names_packages_that_apt_would_give_another_provider(host: Host) -> None:
+    """apt answers the removal of a library with another provider of it, instead of naming what needs the library."""
+    host.packages(entry("lib1"), entry("daemon"))
+    other = "Inst lib2 (1.0-1 Debian:12 [amd64])\nRemv lib1 [1.0-1]\nConf lib2 (1.0-1 Debian:12 [amd64])\n"
+    host.answers = {
+        "purge lib1 lib2-": (0, "Purg daemon [1.0-1]\nPurg lib1 [1.0-1]\n", ""),
+        "purge lib1": (0, other.replace("Remv", "Purg"), ""),
+    }
+    assert host.apt.remove_test(["lib1"]) == ["daemon"]
+
+
 @pytest.mark.parametrize(
     ("requested", "selected"),
     [
