@@ -167,9 +167,25 @@ class ActionModule(NvmlAction):
         if plan["predicted"]:
             return {"changed": True}
         try:
-            return self._call(plan["module"], plan["module_args"])
+            return self._call_engine(plan)
         except Failure as failure:
             raise self._engine_failure(plan, failure.result) from failure
+
+    def _call_engine(self, plan: dict[str, Any]) -> dict[str, Any]:
+        """Call the engine's module.
+
+        A container of an earlier version of this module keeps its labels and variables until the engine's module
+        changes it for another reason. Then it gets the complete ones.
+        """
+        module, complete = plan["module"], plan.get("complete_args")
+        if not complete or self._task.check_mode:
+            return self._call(module, plan["module_args"])
+        self._task.check_mode = True
+        try:
+            predicted = self._call(module, plan["module_args"])
+        finally:
+            self._task.check_mode = False
+        return self._call(module, complete) if predicted.get("changed") else predicted
 
     def _engine_failure(self, plan: dict[str, Any], result: dict[str, Any]) -> Failure:
         """Remove the container that the engine's module could not start, and describe the failure and the result."""

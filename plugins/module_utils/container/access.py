@@ -11,6 +11,7 @@ import re
 import stat
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
@@ -23,6 +24,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
     Host,
     IsolationError,
     cdi_device,
+    requests_use_cdi,
     runtime_name,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
@@ -57,6 +59,8 @@ class Access:
     # Whether the libraries of the image's CUDA compatibility package must come first.
     needs_compat: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
+    # The variables in `env` that only prevent NVIDIA's runtime from giving access to more GPUs.
+    guards: tuple[str, ...] = ()
     # Groups of the host that the user of the container needs.
     groups: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -91,6 +95,7 @@ def access(
     Without `capabilities`, the image decides. `env` combines the environments of the image and the user. Only isolation
     `volume` uses `libraries`.
     """
+    swarm = host.toolkit.swarm_variables
     # Indexes can change at a reboot. Sorting by UUID prevents a needless recreation.
     units = sorted(units, key=lambda unit: unit.uuid)
     if name == CDI:
@@ -98,7 +103,7 @@ def access(
         return Access(
             isolation=CDI,
             cdi_devices=tuple(device.qualified for device in devices if device is not None),
-            env=_disable_nvidia_runtime(env),
+            **_disabled_runtime(env, swarm),
         )
     if name == VOLUME:
         capabilities = capabilities or DEFAULT_CAPABILITIES
@@ -116,7 +121,7 @@ def access(
             file_mounts=tuple(mount.option() for mount in mounts),
             driver_volume=driver_volume.volume_name(host.driver_version or ""),
             needs_library_path=libraries.mode == VOLUME or bool(covering),
-            env=_disable_nvidia_runtime(env),
+            **_disabled_runtime(env, swarm),
             warnings=tuple(
                 f"volume {volume} covers directories in which the driver's libraries would be mounted. Only processes "
                 "with the container's LD_LIBRARY_PATH find the libraries. Processes of `su -`, sudo and sshd do not."
@@ -124,17 +129,32 @@ def access(
             ),
         )
     uuids = tuple(unit.uuid for unit in units)
+    # NVIDIA's runtime and its hook read these variables instead of NVIDIA_VISIBLE_DEVICES. None of them may stay empty.
+    visible = {name: ",".join(uuids) for name in swarm if name in env}
     if name == RUNTIME:
-        env = {"NVIDIA_VISIBLE_DEVICES": ",".join(uuids)}
+        given = {"NVIDIA_VISIBLE_DEVICES": ",".join(uuids)}
         if capabilities is not None:
-            env["NVIDIA_DRIVER_CAPABILITIES"] = ",".join(capabilities)
-        return Access(isolation=RUNTIME, runtime=runtime_name(engine, host), env=env)
-    return Access(isolation=DEVICE_REQUESTS, device_ids=uuids, request_capabilities=("gpu", *(capabilities or ())))
+            given["NVIDIA_DRIVER_CAPABILITIES"] = ",".join(capabilities)
+        runtime = runtime_name(engine, host)
+        return Access(isolation=RUNTIME, runtime=runtime, env={**given, **visible}, guards=tuple(visible))
+    # Docker sets NVIDIA_VISIBLE_DEVICES for the hook, but not if it handles the request through CDI.
+    by_cdi = requests_use_cdi(engine, host, units)
+    return Access(
+        isolation=DEVICE_REQUESTS,
+        device_ids=uuids,
+        request_capabilities=("gpu", *(capabilities or ())),
+        **(_disabled_runtime(env, swarm) if by_cdi else {"env": visible, "guards": tuple(visible)}),
+    )
 
 
-def no_access(env: Mapping[str, str]) -> Access:
+def no_access(env: Mapping[str, str], swarm: Collection[str] = ()) -> Access:
     """Return the options that prevent access to GPUs, even if NVIDIA's runtime is the default runtime."""
-    return Access(env=_disable_nvidia_runtime(env))
+    return Access(**_disabled_runtime(env, swarm))
+
+
+def with_unknown_variables(host: Host, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a container that gets more variables, for example of a file: each can request GPUs."""
+    return {**dict.fromkeys(("NVIDIA_VISIBLE_DEVICES", *host.toolkit.swarm_variables), "unknown"), **env}
 
 
 def device_nodes(host: Host, units: Sequence[Unit], capabilities: Sequence[str]) -> list[str]:
@@ -232,7 +252,12 @@ def _target(volume: str) -> str:
     return parts[1] if len(parts) > 1 and parts[1].startswith("/") else parts[0]
 
 
-def _disable_nvidia_runtime(env: Mapping[str, str]) -> dict[str, str]:
-    """Prevent NVIDIA's runtime, if it is the default runtime, from adding the GPUs that the environment requests."""
-    requests_gpus = env.get("NVIDIA_VISIBLE_DEVICES") not in (None, "", "void") or env.get("CUDA_VERSION")
-    return {"NVIDIA_VISIBLE_DEVICES": "void"} if requests_gpus else {}
+def _disabled_runtime(env: Mapping[str, str], swarm: Collection[str]) -> dict[str, Any]:
+    """Prevent NVIDIA's runtime, if it is the default runtime, from adding the GPUs that the environment requests.
+
+    A variable of a swarm has priority over NVIDIA_VISIBLE_DEVICES, and an empty one requests nothing.
+    """
+    names = [name for name in ("NVIDIA_VISIBLE_DEVICES", *swarm) if env.get(name, "") not in ("", "void")]
+    if env.get("CUDA_VERSION"):
+        names = list(dict.fromkeys(["NVIDIA_VISIBLE_DEVICES", *names]))
+    return {"env": dict.fromkeys(names, "void"), "guards": tuple(names)}

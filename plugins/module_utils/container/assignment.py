@@ -32,18 +32,16 @@ class Assignment:
     features: str = ""
     warnings: list[str] = field(default_factory=list)
 
-    def labels(self) -> dict[str, str]:
-        """Return the labels that this module sets."""
-        found = {inspection.LABEL_FEATURES: self.features} if self.features else {}
-        if not self.units:
-            return found
-        found[inspection.LABEL_GPUS] = ",".join(sorted(self.uuids))
-        found[inspection.LABEL_ISOLATION] = self.isolation
-        if self.capabilities is not None:
-            found[inspection.LABEL_CAPABILITIES] = ",".join(sorted(self.capabilities))
-        if self.exclusive:
-            found[inspection.LABEL_EXCLUSIVE] = "true"
-        return found
+    def labels(self, name: str) -> dict[str, str]:
+        """Return the labels of the container `name`. All are set, so that none of its image counts."""
+        return {
+            inspection.LABEL_GPUS: ",".join(sorted(self.uuids)),
+            inspection.LABEL_ISOLATION: self.isolation if self.units else NONE,
+            inspection.LABEL_CAPABILITIES: ",".join(sorted(self.capabilities or ())) if self.units else "",
+            inspection.LABEL_EXCLUSIVE: str(self.exclusive).lower(),
+            inspection.LABEL_FEATURES: self.features,
+            inspection.LABEL_CONTAINER: name,
+        }
 
     @property
     def uuids(self) -> list[str]:

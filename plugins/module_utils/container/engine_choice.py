@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman, StoppedDocker
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError, split_address
 
@@ -115,6 +116,17 @@ def containers_of_other_engine(
                 f"exclusive: {message[0].lower()}{message[1:]} Repair or remove {engine.name}, or remove exclusive."
             ) from error
         return [], [message]
+
+
+def with_image_labels(engine: Docker | Podman, container: dict) -> dict:
+    """Return the container with the labels of its image, if it needs them to tell its own labels."""
+    if inspection.are_labels_proven(container) or inspection.LABEL_EXCLUSIVE not in inspection.labels_of(container):
+        return container
+    try:
+        image = engine.image(str(container.get("Image") or ""))
+    except EngineError:
+        image = None
+    return {**container, inspection.IMAGE_LABELS: image.labels if image else {}}
 
 
 def _has_container(engine: Docker | Podman, name: str) -> bool:

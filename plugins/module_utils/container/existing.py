@@ -46,6 +46,8 @@ class ExistingContainer:
         self._engine = engine
         self._accelerator = accelerator
         self._user_options = user_options
+        # The labels of the container's image, if known.
+        self.image_labels: Mapping[str, str] | None = None
 
     @property
     def identifier(self) -> str | None:
@@ -65,7 +67,7 @@ class ExistingContainer:
 
     @property
     def gpufleet_labels(self) -> dict[str, str]:
-        """Return the labels that this module set."""
+        """Return the labels that this module sets, as the container has them."""
         labels = inspection.labels_of(self._inspected)
         return {key: labels[key] for key in inspection.LABELS if key in labels}
 
@@ -86,7 +88,7 @@ class ExistingContainer:
             "running": inspection.is_running(self._inspected),
             "gpus": sorted(describe_unit(uuid, self._accelerator.inventory) for uuid in uuids),
             "isolation": self._assigned_gpus().isolation,
-            "exclusive": bool(uuids) and inspection.is_exclusive(self._inspected),
+            "exclusive": bool(uuids) and self._is_exclusive(),
             "recreate": [],
         }
 
@@ -95,7 +97,7 @@ class ExistingContainer:
         uuids = self._assigned_gpus().uuids
         if uuids and not self._accelerator.inventory.gpus:
             # Without the inventory, device nodes cannot be mapped to UUIDs. The label contains the UUIDs.
-            return inspection.labeled_gpus(self._inspected) or uuids
+            return self._labeled_gpus() or uuids
         return uuids
 
     def current_gpus(self) -> AssignedGpus:
@@ -103,7 +105,7 @@ class ExistingContainer:
         if not self.exists:
             return AssignedGpus()
         found = self._assigned_gpus()
-        ours = found.uuids & inspection.labeled_gpus(self._inspected)
+        ours = found.uuids & self._labeled_gpus()
         # GPUs that come from the user's own devices do not fill the count.
         return replace(found, uuids=ours) if ours and self._user_devices() else found
 
@@ -125,7 +127,7 @@ class ExistingContainer:
         if self._engine.name == "podman" and image is not None and not self.uses_image(image):
             # Podman's module compares only the name of the image.
             reasons.append(f"image: {_short_id(self._inspected.get('Image'))} → {_short_id(image.id)}")
-        features = inspection.labels_of(self._inspected).get(inspection.LABEL_FEATURES, "")
+        features = self._labels().get(inspection.LABEL_FEATURES, "")
         if features != assignment.features:
             # The engine's module does not remove the device nodes of a feature.
             reasons.append(f"features: {features or 'none'} → {assignment.features or 'none'}")
@@ -137,7 +139,7 @@ class ExistingContainer:
             return reasons
         if assigned.isolation != assignment.isolation:
             return [*reasons, f"isolation: {assigned.isolation} → {assignment.isolation}"]
-        exclusive = inspection.is_exclusive(self._inspected)
+        exclusive = self._is_exclusive()
         if exclusive != assignment.exclusive:
             reasons.append(f"exclusive: {str(exclusive).lower()} → {str(assignment.exclusive).lower()}")
         capabilities = self._capabilities(assignment.isolation)
@@ -156,6 +158,11 @@ class ExistingContainer:
 
         The engine's module compares options literally and would recreate the container for another notation.
         """
+        present = environment((self._inspected.get("Config") or {}).get("Env"))
+        # The container gets no more GPUs without these variables, else it would be recreated.
+        guards = {name: present.get(name) for name in access.guards}
+        env = {name: guards.get(name, value) for name, value in access.env.items()}
+        access = replace(access, env={name: value for name, value in env.items() if value is not None})
         devices = tuple(
             inspection.gpu_devices_as_written(self._inspected, self._accelerator.nodes, self._user_devices())
         )
@@ -171,9 +178,13 @@ class ExistingContainer:
             # A container without the option `capabilities` keeps the files of its earlier capabilities.
             access = replace(access, file_mounts=inspection.kept_files(self._inspected, access.file_mounts))
         if access.isolation == RUNTIME:
-            env = environment((self._inspected.get("Config") or {}).get("Env"))
-            return replace(access, env={name: env.get(name) or value for name, value in access.env.items()})
+            return replace(access, env={name: present.get(name) or value for name, value in access.env.items()})
         return replace(access, devices=devices) if access.devices else access
+
+    def lacks_guards(self, access: Access) -> bool:
+        """Return whether the container lacks variables that keep other GPUs away from it."""
+        present = environment((self._inspected.get("Config") or {}).get("Env"))
+        return any(present.get(name) != access.env[name] for name in access.guards)
 
     def keep_groups(self, options: dict[str, Any], access: Access) -> dict[str, Any]:
         """Return the options of the engine's module, which then does not recreate the container for missing groups.
@@ -215,8 +226,17 @@ class ExistingContainer:
         files = inspection.missing_files(self._inspected, access.file_mounts)
         return [f"driver volume: {len(files)} of its files are not mounted, such as {files[0]}"] if files else []
 
+    def _labels(self) -> dict[str, str]:
+        return inspection.own_labels(self._inspected, self.image_labels)
+
+    def _is_exclusive(self) -> bool:
+        return self._labels().get(inspection.LABEL_EXCLUSIVE) == "true"
+
+    def _labeled_gpus(self) -> frozenset[str]:
+        return frozenset(filter(None, self._labels().get(inspection.LABEL_GPUS, "").split(",")))
+
     def _is_from_other_tool(self) -> bool:
-        return inspection.LABEL_ISOLATION not in inspection.labels_of(self._inspected)
+        return inspection.LABEL_ISOLATION not in self._labels()
 
     def _assigned_gpus(self, exclude: set[str] | None = None) -> AssignedGpus:
         return self._accelerator.assigned_gpus(self._inspected, self._engine.state(), exclude or ())
@@ -249,8 +269,8 @@ class ExistingContainer:
             return None
         if isolation == DEVICE_REQUESTS and (requested := inspection.requested_capabilities(self._inspected)):
             return sorted(requested)
-        label = inspection.labels_of(self._inspected).get(inspection.LABEL_CAPABILITIES)
-        if isolation == VOLUME and label is not None:
+        label = self._labels().get(inspection.LABEL_CAPABILITIES)
+        if isolation == VOLUME and label:
             return [name for name in label.split(",") if name]
         return driver_capabilities(environment((self._inspected.get("Config") or {}).get("Env")))
 

@@ -30,7 +30,12 @@ LABEL_ISOLATION = "gpufleet.isolation"
 LABEL_CAPABILITIES = "gpufleet.capabilities"
 LABEL_EXCLUSIVE = "gpufleet.exclusive"
 LABEL_FEATURES = "gpufleet.features"
-LABELS = (LABEL_GPUS, LABEL_ISOLATION, LABEL_CAPABILITIES, LABEL_EXCLUSIVE, LABEL_FEATURES)
+# The name of the container. It proves that the labels are not those of an image made from another container.
+LABEL_CONTAINER = "gpufleet.container"
+_ACCESS_LABELS = (LABEL_GPUS, LABEL_ISOLATION, LABEL_CAPABILITIES, LABEL_EXCLUSIVE)
+LABELS = (*_ACCESS_LABELS, LABEL_FEATURES, LABEL_CONTAINER)
+# A key that this module adds to an inspection result: the labels of the container's image.
+IMAGE_LABELS = "gpufleet_image_labels"
 
 _GPU_NODE = re.compile(r"^/dev/nvidia(\d+)$")
 _CAPABILITY_NODE = re.compile(r"^/dev/nvidia-caps/nvidia-cap(\d+)$")
@@ -79,14 +84,36 @@ def labels_of(container: Mapping[str, Any]) -> Mapping[str, str]:
     return (container.get("Config") or {}).get("Labels") or {}
 
 
+def are_labels_proven(container: Mapping[str, Any]) -> bool:
+    """Return whether the container was created with all labels of this module, which replace those of its image."""
+    return labels_of(container).get(LABEL_CONTAINER) == name_of(container)
+
+
+def own_labels(container: Mapping[str, Any], image_labels: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the labels that this module set on the container.
+
+    An engine shows the labels of the image as those of the container. Containers of earlier versions of this module
+    have only the labels that they need, so a label that the image has, too, says nothing.
+    """
+    labels = {name: value for name, value in labels_of(container).items() if name in LABELS}
+    if are_labels_proven(container):
+        return labels
+    inherited = image_labels or container.get(IMAGE_LABELS) or {}
+    labels = {name: value for name, value in labels.items() if inherited.get(name) != value}
+    if not {LABEL_GPUS, LABEL_ISOLATION} <= set(labels):
+        # The module sets them together.
+        labels = {name: value for name, value in labels.items() if name not in _ACCESS_LABELS}
+    return labels
+
+
 def labeled_gpus(container: Mapping[str, Any]) -> frozenset[str]:
     """Return the GPUs in the label that this module sets."""
-    return frozenset(uuid for uuid in labels_of(container).get(LABEL_GPUS, "").split(",") if uuid)
+    return frozenset(uuid for uuid in own_labels(container).get(LABEL_GPUS, "").split(",") if uuid)
 
 
 def is_exclusive(container: Mapping[str, Any]) -> bool:
     """Return whether this module assigned the GPUs exclusively."""
-    return labels_of(container).get(LABEL_EXCLUSIVE) == "true"
+    return own_labels(container).get(LABEL_EXCLUSIVE) == "true"
 
 
 def is_running(container: Mapping[str, Any]) -> bool:
@@ -105,6 +132,8 @@ def holding_state(container: Mapping[str, Any]) -> str | None:
     state = details.get("Status") or ("running" if is_running(container) else "exited")
     if is_running(container):
         return state
+    if state == "dead":
+        return None  # Its removal failed halfway, and Docker never starts it again.
     policy = ((container.get("HostConfig") or {}).get("RestartPolicy") or {}).get("Name") or ""
     is_waiting = state in ("created", "configured", "initialized") or bool(details.get("Error"))
     if policy == "always" or (policy == "unless-stopped" and is_waiting):
@@ -132,7 +161,9 @@ def assigned_gpus(
     found = _gpus_by_isolation(
         container, engine, resolver, nodes, exclude, cdi_nodes=cdi_nodes, swarm_variables=swarm_variables
     )
-    return next((AssignedGpus(uuids, isolation) for isolation, uuids in found if uuids), AssignedGpus())
+    by_runtime = dict(found)[RUNTIME]
+    # NVIDIA's runtime adds its GPUs to those of every other isolation.
+    return next((AssignedGpus(uuids | by_runtime, isolation) for isolation, uuids in found if uuids), AssignedGpus())
 
 
 def _gpus_by_isolation(
@@ -166,19 +197,27 @@ def _gpus_by_isolation(
     return [
         (CDI, resolver.by_names(name for name in cdi if _CDI_NAME.match(name)) | resolver.by_nodes(others)),
         (DEVICE_REQUESTS, frozenset(by_request)),
-        (RUNTIME, resolver.by_names(_runtime_names(container, engine, swarm_variables))),
+        (RUNTIME, resolver.by_names(_runtime_names(container, engine, swarm_variables, by_hook=bool(by_request)))),
         (VOLUME, resolver.by_nodes(node for path in paths if path not in exclude for node in nodes(path))),
     ]
 
 
-def _runtime_names(container: Mapping[str, Any], engine: EngineState, swarm_variables: Collection[str]) -> list[str]:
+def _runtime_names(
+    container: Mapping[str, Any], engine: EngineState, swarm_variables: Collection[str], *, by_hook: bool
+) -> list[str]:
     """Return the devices requested from NVIDIA's runtime, or nothing if the container uses another runtime.
 
     The runtime reads annotations first, then mounts, then the environment: the swarm's variables if one of them is set,
-    else NVIDIA_VISIBLE_DEVICES.
+    else NVIDIA_VISIBLE_DEVICES. `by_hook`: Docker starts NVIDIA's hook for a device request, and sets
+    NVIDIA_VISIBLE_DEVICES to the requested GPUs.
     """
     config = container.get("Config") or {}
     host = container.get("HostConfig") or {}
+    env = environment(config.get("Env"))
+    swarm = [name for name in swarm_variables if name in env]
+    if by_hook:
+        # From this version on, Docker can handle the request without the hook.
+        return _visible_devices(env, swarm) if swarm and engine.version_key < (29, 2) else []
     # In Podman's result, HostConfig.Runtime is always "oci".
     runtime = container.get("OCIRuntime") or host.get("Runtime") or engine.default_runtime
     if not _RUNTIME_NAME.search(runtime) and not _RUNTIME_NAME.search(engine.runtimes.get(runtime) or ""):
@@ -194,12 +233,14 @@ def _runtime_names(container: Mapping[str, Any], engine: EngineState, swarm_vari
     names = names or [match.group(1) for target in mounts if (match := _MOUNTED_NAMES.match(target))]
     if names:
         return names
-    env = environment(config.get("Env"))
-    variables = [name for name in swarm_variables if name in env] or ["NVIDIA_VISIBLE_DEVICES"]
-    visible = [name.strip() for variable in variables for name in env.get(variable, "").split(",")]
-    if variables[0] not in env and env.get("CUDA_VERSION") and not env.get("NVIDIA_REQUIRE_CUDA"):
+    if not swarm and "NVIDIA_VISIBLE_DEVICES" not in env and env.get("CUDA_VERSION"):
         # The runtime gives all GPUs to images of CUDA that are older than the variable for requirements.
-        return ["all"]
+        return [] if env.get("NVIDIA_REQUIRE_CUDA") else ["all"]
+    return _visible_devices(env, swarm or ["NVIDIA_VISIBLE_DEVICES"])
+
+
+def _visible_devices(env: Mapping[str, str], variables: Collection[str]) -> list[str]:
+    visible = [name.strip() for variable in variables for name in env.get(variable, "").split(",")]
     return [] if "void" in visible or visible == ["none"] else [name for name in visible if name]
 
 

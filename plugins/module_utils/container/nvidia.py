@@ -144,9 +144,11 @@ class Nvidia:
         env: Mapping[str, str],
         libraries: Libraries,
         needs_compat: bool = False,
+        more_variables: bool = False,
     ) -> Access:
         """Return what the container is given. `env` combines the environments of the image and the user.
 
+        `more_variables`: whether the container gets variables that are unknown here, for example of a file.
         With `needs_compat`, the libraries of the image's CUDA compatibility package come first. NVIDIA's runtime does
         this itself.
         """
@@ -154,6 +156,7 @@ class Nvidia:
         if isolation == container_isolation.VOLUME and {*graphics.CAPABILITIES} & {*(capabilities or ())}:
             paths = [f"{libraries.directory}/{name}" for name, _target in self._graphics().mounts]
             libraries = replace(libraries, is_complete=self._has_files(paths))
+        env = container_access.with_unknown_variables(host, env) if more_variables else env
         given = container_access.access(isolation, engine, host, units, capabilities, env=env, libraries=libraries)
         is_ours = isolation in (container_isolation.CDI, container_isolation.VOLUME)
         return replace(given, needs_compat=needs_compat and is_ours)
@@ -214,9 +217,11 @@ class Nvidia:
             "contain them, and if nvidia_driver_volume limits sets, add them to sets."
         ]
 
-    def no_access(self, env: Mapping[str, str]) -> Access:
+    def no_access(self, engine: EngineState, env: Mapping[str, str], *, more_variables: bool = False) -> Access:
         """Return the access of a container without GPUs."""
-        return container_access.no_access(env)
+        host = self._host(engine)
+        env = container_access.with_unknown_variables(host, env) if more_variables else env
+        return container_access.no_access(env, container_isolation.swarm_variables(host))
 
     def assigned_gpus(
         self, container: Mapping[str, Any], engine: EngineState, exclude: Collection[str] = ()

@@ -51,6 +51,8 @@ REMOVAL_OPTIONS = {
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _MODULE_OPTIONS = ("name", "image", "state", "pull")
 _LABEL_PREFIX = "gpufleet."
+# Podman's options that add variables which this module does not know.
+_MORE_VARIABLES = frozenset({"--env", "-e", "--env-file", "--env-host", "--env-merge"})
 _CHARACTER_NODES = "/dev/char/195:"
 
 _DOCKER = {
@@ -193,6 +195,12 @@ def extra_options(engine: str, options: Mapping[str, Any], extras: Extras) -> di
     if extras.shares_ipc:
         combined.setdefault(names["ipc_mode"], "host")
     return combined
+
+
+def has_more_variables(options: Mapping[str, Any]) -> bool:
+    """Return whether the container gets variables in addition to those of the image and of the option `env`."""
+    words = [str(word).partition("=")[0] for word in options.get("cmd_args") or ()]
+    return any(options.get(name) for name in ("env_file", "env_host")) or not _MORE_VARIABLES.isdisjoint(words)
 
 
 def docker_host(engine_options: Mapping[str, Any], environment: Mapping[str, str]) -> str | None:

@@ -165,6 +165,8 @@ class Planner:
             self._refuse_exclusive_without_root()
         self._add_features()
         image = self._engine.image(reference)
+        if image is not None and self._existing.uses_image(image):
+            self._existing.image_labels = image.labels
         pull = self._plan_pull(reference, image)
         if pull:
             self._refuse_unavailable_gpus()
@@ -173,11 +175,16 @@ class Planner:
         env = {**(image.env if image else {}), **(self._user_options.get("env") or {})}
         request, reason = self._request(image, env)
         if request.kind == "none":
-            return self._plan_container(image, Assignment(reason=reason, access=self._accelerator.no_access(env)))
+            return self._plan_container(image, self._without_gpus(reason, env))
         self._accelerator.observe(required_subsets(request, self._conditions, exclusive=self._exclusive))
         with self._locked():
             assignment = self._assign(request, reason, image, env, self._use(request))
             return self._plan_container(image, assignment)
+
+    def _without_gpus(self, reason: str, env: Mapping[str, str]) -> Assignment:
+        more = container_options.has_more_variables(self._user_options)
+        access = self._accelerator.no_access(self._engine.state(), env, more_variables=more)
+        return Assignment(reason=reason, access=access)
 
     def _add_features(self) -> None:
         """Add what the optional features need to the user's options."""
@@ -269,7 +276,10 @@ class Planner:
                 self._warnings += warnings
             else:
                 containers = engine.containers()
-            listed += [self._accelerator.holder(container, engine.state()) for container in containers]
+            listed += [
+                self._accelerator.holder(engine_choice.with_image_labels(engine, container), engine.state())
+                for container in containers
+            ]
         own = (self._engine.name, self._name)
         # A container that is being recreated holds both its present GPUs and its reserved ones.
         listed += self._reservations.holders(exclude=own)
@@ -364,6 +374,7 @@ class Planner:
             units,
             effective if choice.name == VOLUME else capabilities,
             env=env,
+            more_variables=container_options.has_more_variables(user_options),
             libraries=self._accelerator.libraries(engine, self._params, user_options),
             needs_compat=verdict.needs_compat,
         )
@@ -423,25 +434,22 @@ class Planner:
             allowed,
             by_option=self._params["gpus"] is not None,
         )
-        options = container_options.module_arguments(
-            self._engine.name,
-            self._user_options,
-            existing.keep_notation(assignment.access) if unchanged else assignment.access,
-            name=self._name,
-            image=self._params["image"],
-            state=state,
-            # Engines cannot change labels, so an unchanged container keeps its own.
-            labels=existing.gpufleet_labels if unchanged else assignment.labels(),
-            image_env=image.env if image else {},
-            kept_requests=() if recreate else existing.device_requests,
-        )
+        labels = assignment.labels(self._name)
+        options = self._module_arguments(assignment.access, labels, image, recreate=recreate)
+        complete = None
         if unchanged:
+            # Engines cannot change labels and variables, so an unchanged container keeps its own. If the engine's
+            # module finds another difference, it recreates the container with the complete options.
+            access, kept = existing.keep_notation(assignment.access), existing.gpufleet_labels
+            complete = options if kept != labels or existing.lacks_guards(assignment.access) else None
+            options = self._module_arguments(access, kept, image, recreate=False)
             options = existing.keep_groups(options, assignment.access)
         if recreate:
             options["recreate"] = True
             # With both options, Podman's module restarts the container instead of recreating it.
             options.pop("force_restart", None)
         result = self._build_plan(options, assignment, before, after)
+        result["complete_args"] = complete
         result["gpu_changed"] = recreate
         result["image_id"] = image.id if image else None
         result["gpu_assignment"]["changes"] = reasons
@@ -453,6 +461,21 @@ class Planner:
         self._refuse_ambiguous_name()
         result["token"] = self._reserve(assignment)
         return result
+
+    def _module_arguments(
+        self, access: Access, labels: Mapping[str, str], image: Image | None, *, recreate: bool
+    ) -> dict[str, Any]:
+        return container_options.module_arguments(
+            self._engine.name,
+            self._user_options,
+            access,
+            name=self._name,
+            image=self._params["image"],
+            state=self._params["state"],
+            labels=labels,
+            image_env=image.env if image else {},
+            kept_requests=() if recreate else self._existing.device_requests,
+        )
 
     def _reserve(self, assignment: Assignment) -> str | None:
         """Reserve the assigned GPUs, including those that the container already holds.

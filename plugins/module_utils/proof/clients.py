@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Start the containers of the proof, with Docker's API and the commands of Podman and containerd.
 
-All containers have a label, by which the next proof removes those of an interrupted one.
+All containers have a name and a label by which the next proof removes those of an interrupted one. The label alone can
+come from an image.
 
 This file is private to the collection: it may change in any release.
 """
@@ -29,7 +30,8 @@ NAMESPACE = "gpufleet-container-proof"  # of containerd
 SOCKET = "/run/docker.sock"
 # Seconds for a container. Initializing a host with 8 GPUs takes several seconds.
 TIMEOUT = 180
-_NAME = "gpufleet-proof-{}"
+_PREFIX = "gpufleet-proof-"
+_NAME = f"{_PREFIX}{{}}"
 
 
 class StartError(Exception):
@@ -72,7 +74,8 @@ class Docker:
         """Remove the containers of an interrupted proof."""
         filters = json.dumps({"label": [LABEL]})
         for found in self._ask("GET", f"/containers/json?{urlencode({'all': '1', 'filters': filters})}"):
-            self._ask("DELETE", f"/containers/{found['Id']}?force=1&v=1")
+            if any(name.startswith(f"/{_PREFIX}") for name in found.get("Names") or ()):
+                self._ask("DELETE", f"/containers/{found['Id']}?force=1&v=1")
 
     def remove_images(self, keep: str | None = None) -> None:
         """Remove the images that earlier proofs loaded."""
@@ -199,7 +202,8 @@ class Podman(Command):
 
     def remove_containers(self) -> None:
         """Remove the containers of an interrupted proof."""
-        found = self._ask("podman", "ps", "--all", "--quiet", "--filter", f"label={LABEL}").split()
+        listed = self._ask("podman", "ps", "--all", "--filter", f"label={LABEL}", "--format", "{{.Names}}").split()
+        found = [name for name in listed if name.startswith(_PREFIX)]
         if found:
             self._ask("podman", "rm", "--force", "--volumes", *found)
 

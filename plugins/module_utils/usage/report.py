@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, inspection
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignment import unit_indexes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import GpuUse, Holder, holders_of
@@ -88,7 +88,7 @@ def _list_containers(engine: Docker | Podman | UnavailableEngine) -> Listing:
     listing = Listing(state=EngineState(engine.name, ""))
     try:
         listing.state = engine.state()
-        listing.containers = engine.containers()
+        listing.containers = [engine_choice.with_image_labels(engine, one) for one in engine.containers()]
     except EngineError as error:
         listing.reason = str(error).strip().splitlines()[-1]
     return listing

@@ -451,13 +451,16 @@ def test_failed_start_holds_gpus_because_the_engine_tries_it_again(policy, expec
 
 
 def test_holder_describes_its_container():
-    made = container("trainer", labels={"gpufleet.exclusive": "true"}, Devices=nodes("/dev/nvidia2"))
+    labels = {"gpufleet.exclusive": "true", "gpufleet.gpus": UUIDS[1], "gpufleet.isolation": "volume"}
+    made = container("trainer", labels=labels, Devices=nodes("/dev/nvidia2"))
     found = as_holder(made, docker(), WHOLE, MINORS)
     assert (found.name, found.engine, found.uuids, found.exclusive) == ("trainer", "docker", {UUIDS[1]}, True)
     assert str(found) == "docker container trainer"
     waiting = container("t", status="exited", policy="always", Devices=nodes("/dev/nvidia2"))
     assert str(as_holder(waiting, podman(), WHOLE, {})) == "podman container t (exited, restart policy always)"
     assert found.identifier == "id-of-trainer"
+    dead = container("t", status="dead", policy="always", Devices=nodes("/dev/nvidia2"))
+    assert as_holder(dead, docker(), WHOLE, {}).uuids == set()
     assert as_holder(container("t"), docker(), WHOLE, {}).uuids == set()
     stopped = container("t", status="exited", Devices=nodes("/dev/nvidia2"))
     assert as_holder(stopped, docker(), WHOLE, {}).uuids == set()
@@ -465,9 +468,8 @@ def test_holder_describes_its_container():
 
 def test_mounts_nodes_and_labels_are_read():
     mount = {"Name": "nvidia_driver_1", "Destination": "/usr/local/nvidia", "RW": False}
-    made = container(
-        "c", labels={"gpufleet.gpus": "GPU-1,GPU-2"}, mounts=[mount], Devices=nodes("/dev/nvidia0", "/dev/kvm")
-    )
+    labels = {"gpufleet.gpus": "GPU-1,GPU-2", "gpufleet.isolation": "volume"}
+    made = container("c", labels=labels, mounts=[mount], Devices=nodes("/dev/nvidia0", "/dev/kvm"))
     assert has_mount(made, "nvidia_driver_1:/usr/local/nvidia:ro")
     assert not has_mount(made, "nvidia_driver_2:/usr/local/nvidia:ro")
     assert not has_mount(container("c", mounts=[{**mount, "RW": True}]), "nvidia_driver_1:/usr/local/nvidia:ro")

@@ -156,7 +156,14 @@ def test_new_container_gets_the_device_node_of_its_gpu(case):
             f"{VOLUME_NAME}:/usr/local/nvidia:ro",
             *(f"/volume/lib64/{LIBRARY}:{path}:ro" for path in FILES),
         ],
-        "labels": {"gpufleet.gpus": UUIDS[1], "gpufleet.isolation": "volume"},
+        "labels": {
+            "gpufleet.container": "ct",
+            "gpufleet.gpus": UUIDS[1],
+            "gpufleet.isolation": "volume",
+            "gpufleet.exclusive": "false",
+            "gpufleet.capabilities": "",
+            "gpufleet.features": "",
+        },
     }
     assert plan["driver_volume"] is None
     assert plan["gpu_diff"] == {
@@ -545,7 +552,7 @@ def test_change_of_exclusive_updates_the_label(case, labels, exclusive, changes)
     plan = case.plan(gpus=[1], exclusive=exclusive)
     assert plan["gpu_assignment"]["changes"] == changes
     assert plan["module_args"]["recreate"] is bool(changes)
-    assert plan["module_args"]["labels"].get("gpufleet.exclusive") == ("true" if exclusive else None)
+    assert plan["module_args"]["labels"].get("gpufleet.exclusive", "false") == str(exclusive).lower()
     assert plan["gpu_assignment"]["exclusive"] is exclusive
     assert plan["gpu_diff"]["before"]["exclusive"] is bool(labels)
     assert plan["gpu_diff"]["after"]["exclusive"] is exclusive
@@ -589,7 +596,7 @@ def test_container_without_gpus_does_not_query_the_driver(case):
     case.facts = facts([], state="no_driver")
     plan = case.plan(gpus="none")
     assert (case.asked, plan["gpu_assignment"]["reason"]) == ([], "gpus requests no GPU")
-    assert not {"devices", "env", "labels", "volumes"} & set(plan["module_args"])
+    assert not {"devices", "env", "volumes"} & set(plan["module_args"])
     assert case.plan()["gpu_assignment"]["reason"] == "gpus is not set, and the image requests no GPU"
 
 
@@ -642,7 +649,7 @@ def test_podman_uses_cdi_if_a_specification_exists(case):
     plan = case.plan(engine="podman", gpus=[1])
     assert plan["module"] == "containers.podman.podman_container"
     assert plan["module_args"]["device"] == [f"nvidia.com/gpu={UUIDS[1]}"]
-    assert plan["module_args"]["label"] == {"gpufleet.gpus": UUIDS[1], "gpufleet.isolation": "cdi"}
+    assert plan["module_args"]["label"].items() >= {"gpufleet.gpus": UUIDS[1], "gpufleet.isolation": "cdi"}.items()
     assert plan["driver_volume"] is None
 
 

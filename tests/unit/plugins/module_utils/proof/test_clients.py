@@ -48,7 +48,8 @@ class Docker(clients.Docker):
             return 201, {"Id": name}
         if path == "/containers/json":
             (label,) = json.loads(query["filters"][0])["label"]
-            return 200, [{"Id": name} for name, made in self.containers.items() if label in made["Labels"]]
+            found = [name for name, made in self.containers.items() if label in made["Labels"]]
+            return 200, [{"Id": name, "Names": [f"/{name}"]} for name in found]
         if path == "/images/json":
             (repository,) = json.loads(query["filters"][0])["reference"]
             return 200, [{"RepoTags": [name]} for name in self.images if name.startswith(repository)]
@@ -82,7 +83,9 @@ def test_failure_of_docker_is_quoted_and_leaves_no_container(step):
 
 def test_only_the_containers_and_images_of_proofs_are_removed():
     docker = Docker()
-    docker.containers = {"ours": {"Labels": {clients.LABEL: "1"}}, "theirs": {"Labels": {}}}
+    labels = {clients.LABEL: "1"}
+    # An image made from a container of the proof gives its label to the containers of users.
+    docker.containers = {"gpufleet-proof-cdi": {"Labels": labels}, "theirs": {"Labels": labels}}
     docker.remove_containers()
     docker.remove_images(keep=f"{REPOSITORY}:new")
     assert (list(docker.containers), docker.images) == (["theirs"], {f"{REPOSITORY}:new", "debian:12"})
@@ -118,6 +121,12 @@ def test_podman_starts_and_removes_its_container():
         "--entrypoint /usr/bin/python3 img -c text",
         "podman rm --force --volumes gpufleet-proof-runtime",
     ]
+
+
+def test_podman_removes_only_the_containers_of_proofs():
+    run = Commands({"podman ps": (0, "gpufleet-proof-cdi\ntheirs\n", "")})
+    clients.Podman(run).remove_containers()
+    assert run.seen[1:] == ["podman rm --force --volumes gpufleet-proof-cdi"]
 
 
 @pytest.mark.parametrize(("engine", "removes"), [(clients.Podman, "podman rm"), (clients.Containerd, "containers rm")])
