@@ -181,7 +181,36 @@ class ExistingContainer:
             return replace(access, env={name: present.get(name) or value for name, value in access.env.items()})
         return replace(access, devices=devices) if access.devices else access
 
-    def lacks_guards(self, access: Access) -> bool:
+    def module_arguments(
+        self, assignment: Assignment, params: Mapping[str, Any], image: Image | None, *, recreate: bool
+    ) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Return the options of the engine's module, and the complete options if these lack labels or variables.
+
+        Engines cannot change labels and variables, so an unchanged container keeps its own. If the engine's module
+        finds another difference, it has to recreate the container with the complete options.
+        """
+
+        def options(access: Access, labels: Mapping[str, str]) -> dict[str, Any]:
+            return container_options.module_arguments(
+                self._engine.name,
+                self._user_options,
+                access,
+                name=params["name"],
+                image=params["image"],
+                state=params["state"],
+                labels=labels,
+                image_env=image.env if image else {},
+                kept_requests=() if recreate else self.device_requests,
+            )
+
+        labels, kept = assignment.labels(params["name"]), self.gpufleet_labels
+        complete = options(assignment.access, labels)
+        if recreate or not self.uses_image(image):
+            return complete, None
+        arguments = self.keep_groups(options(self.keep_notation(assignment.access), kept), assignment.access)
+        return arguments, complete if kept != labels or self._lacks_guards(assignment.access) else None
+
+    def _lacks_guards(self, access: Access) -> bool:
         """Return whether the container lacks variables that keep other GPUs away from it."""
         present = environment((self._inspected.get("Config") or {}).get("Env"))
         return any(present.get(name) != access.env[name] for name in access.guards)

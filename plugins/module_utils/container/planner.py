@@ -413,7 +413,6 @@ class Planner:
         before = existing.summary()
         reasons = existing.recreate_reasons(assignment, image)
         recreate = bool(reasons)
-        unchanged = not recreate and existing.uses_image(image)
         # For state=present, Docker's module does not start a container that it recreates. Podman's module does.
         keeps_running = before["running"] and not (recreate and self._engine.name == "docker")
         after = {
@@ -434,16 +433,7 @@ class Planner:
             allowed,
             by_option=self._params["gpus"] is not None,
         )
-        labels = assignment.labels(self._name)
-        options = self._module_arguments(assignment.access, labels, image, recreate=recreate)
-        complete = None
-        if unchanged:
-            # Engines cannot change labels and variables, so an unchanged container keeps its own. If the engine's
-            # module finds another difference, it recreates the container with the complete options.
-            access, kept = existing.keep_notation(assignment.access), existing.gpufleet_labels
-            complete = options if kept != labels or existing.lacks_guards(assignment.access) else None
-            options = self._module_arguments(access, kept, image, recreate=False)
-            options = existing.keep_groups(options, assignment.access)
+        options, complete = existing.module_arguments(assignment, self._params, image, recreate=recreate)
         if recreate:
             options["recreate"] = True
             # With both options, Podman's module restarts the container instead of recreating it.
@@ -461,21 +451,6 @@ class Planner:
         self._refuse_ambiguous_name()
         result["token"] = self._reserve(assignment)
         return result
-
-    def _module_arguments(
-        self, access: Access, labels: Mapping[str, str], image: Image | None, *, recreate: bool
-    ) -> dict[str, Any]:
-        return container_options.module_arguments(
-            self._engine.name,
-            self._user_options,
-            access,
-            name=self._name,
-            image=self._params["image"],
-            state=self._params["state"],
-            labels=labels,
-            image_env=image.env if image else {},
-            kept_requests=() if recreate else self._existing.device_requests,
-        )
 
     def _reserve(self, assignment: Assignment) -> str | None:
         """Reserve the assigned GPUs, including those that the container already holds.
