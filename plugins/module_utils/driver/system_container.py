@@ -10,6 +10,7 @@ or a reboot.
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
@@ -129,6 +130,12 @@ def _check_request(request: Request, loaded: str | None) -> None:
             f"nvidia_driver_source is runfile, but {_HERE}. Set another source, or run NVIDIA's installer of version "
             f"{loaded or 'the loaded driver'} with --no-kernel-module yourself; nvidia_driver_source auto or "
             "preinstalled then adopts its libraries."
+        )
+    of_kernel = [name for name in request.extra_packages if any(re.search(text[1:], name) for text in KEEP)]
+    if of_kernel:
+        raise Refused(
+            f"nvidia_driver_extra_packages contains {', '.join(of_kernel)}, but {_HERE}. Remove these packages from "
+            "the variable for this host."
         )
     version = upstream_version(request.version) if request.version else None
     requested = {

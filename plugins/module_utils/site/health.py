@@ -265,7 +265,7 @@ def _key(host: Host, last: proof_record.Record) -> dict[str, str]:
 
 def _driver(host: Host) -> list[str]:
     driver, kernel = host["driver"], host["kernel"]
-    if host["os"].get("variant") == VARIANT:
+    if _is_guest(host):
         return _driver_of_guest(driver)
     upcoming, library = driver["on_disk_next"], driver["library"]
     if upcoming and library and upcoming != library:
@@ -284,6 +284,10 @@ def _driver(host: Host) -> list[str]:
     return []
 
 
+def _is_guest(host: Host) -> bool:
+    return host.get("os", {}).get("variant") == VARIANT
+
+
 def _driver_of_guest(driver: t.Mapping[str, t.Any]) -> list[str]:
     loaded, library = driver["loaded"], driver["library"]
     if loaded and library and loaded != library:
@@ -297,7 +301,7 @@ def _driver_of_guest(driver: t.Mapping[str, t.Any]) -> list[str]:
 def _uvm(host: Host) -> list[str]:
     if not uvm_loading.is_missing(host):
         return []
-    if host["os"].get("variant") == VARIANT:
+    if _is_guest(host):
         return [
             "Kernel module nvidia_uvm is not loaded, so CUDA programs fail. This host is an LXC guest: load the module "
             "on its node, and give the guest the device nodes of the module"

@@ -133,6 +133,7 @@ def test_branch_without_source_is_named():
         ({"minimum_version": "590"}, ["nvidia_driver_minimum_version is 590", LOADED]),
         ({"fabric_manager": "enabled"}, ["nvidia_driver_fabric_manager is enabled"]),
         ({"imex": True}, ["nvidia_driver_imex is true"]),
+        ({"extra_packages": ["nvtop", "dkms"]}, ["nvidia_driver_extra_packages contains dkms, but"]),
         (
             {"source": "runfile", "version": LOADED, "runfile_checksum": "sha256:" + "0" * 64},
             ["nvidia_driver_source is runfile", "--no-kernel-module"],
