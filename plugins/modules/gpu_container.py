@@ -185,11 +185,17 @@ options:
       - V(auto) keeps the isolation of an existing container while it is available. Otherwise it selects the first
         available one of V(cdi), V(volume), V(runtime) and V(device_requests). RV(gpu_assignment.reason) contains the
         reason.
-      - A CDI specification is stale if it was written for a driver version other than the loaded one. V(auto) does not
-        use a stale specification, and V(cdi) fails.
+      - A CDI specification is stale if it was written for a driver version other than the loaded one, if its device
+        nodes are not those that the GPU has now, or if it lacks a node that O(capabilities) need. V(auto) does not use
+        a stale specification, and V(cdi) fails with the difference and the command that writes it again.
     type: str
     choices: [auto, cdi, device_requests, runtime, volume]
     default: auto
+  cdi_kind:
+    description:
+      - Kind of the CDI devices that O(isolation=cdi) and O(isolation=auto) use, for example C(example.com/gpu).
+      - By default, they use kind C(nvidia.com/gpu) and the kinds that M(gpufleet.hosts.nvidia_cdi_spec) wrote.
+    type: str
   libraries:
     description:
       - How a container with O(isolation=volume) finds the driver's libraries. Both values mount the driver volume at
@@ -748,6 +754,7 @@ def argument_spec() -> dict:
             "choices": ["auto", "cdi", "device_requests", "runtime", "volume"],
             "default": "auto",
         },
+        "cdi_kind": {"type": "str"},
         "libraries": {"type": "str", "choices": [FILES, VOLUME], "default": FILES},
         "capabilities": {**strings, "choices": list(CAPABILITIES)},
         "features": {**strings, "choices": list(FEATURES)},
@@ -850,7 +857,7 @@ def _plan(module: AnsibleModule) -> dict:
     planner = (RenderingPlanner if params["state"] == "rendered" else Planner)(
         params,
         _engines(module),
-        Nvidia(gather, driver_root=driver_root or "/"),
+        Nvidia(gather, driver_root=driver_root or "/", cdi_kind=params["cdi_kind"]),
         _reservations(),
         check_mode=module.check_mode,
         root_user=is_root(),

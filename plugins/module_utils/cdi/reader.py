@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.comparison import CdiNode
 
 KIND = "nvidia.com/gpu"
 _KEY = re.compile(r"""^("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'#\[{][^:#]*?)\s*:(?:\s+(.*))?$""")
@@ -41,6 +42,10 @@ class Device:
     mounted_at: tuple[str, ...] = ()
     # The driver versions that the whole file names.
     driver_versions: tuple[str, ...] = ()
+    # The nodes with the numbers that the file gives them.
+    cdi_nodes: tuple[CdiNode, ...] = ()
+    # Whether this collection wrote the file.
+    ours: bool = False
 
     @property
     def qualified(self) -> str:
@@ -249,7 +254,19 @@ def _devices(spec: Mapping[str, Any], path: str, root: str, driver_versions: tup
                 str(mount.get("containerPath")) for part in (common, edits) for mount in part.get("mounts") or ()
             ),
             driver_versions=driver_versions,
+            cdi_nodes=(*written_nodes(common), *written_nodes(edits)),
+            ours=os.path.exists(os.path.join(root, cdi_staleness.marker_path(path).lstrip("/"))),
         )
+
+
+def written_nodes(edits: Mapping[str, Any]) -> list[CdiNode]:
+    """Return the device nodes of edits. Engines use the numbers only if there is a major number."""
+    found = []
+    for node in edits.get("deviceNodes") or ():
+        text = [str(node.get(key) or 0) for key in ("major", "minor")]
+        numbers = (int(text[0]), int(text[1])) if all(part.isdigit() for part in text) and text[0] != "0" else None
+        found.append(CdiNode(node.get("hostPath") or node["path"], numbers))
+    return found
 
 
 def _nodes(edits: Mapping[str, Any]) -> list[str]:

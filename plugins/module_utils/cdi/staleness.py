@@ -83,7 +83,7 @@ def stale_message(
         return None
     return (
         f"the CDI specification {path} is stale: it was written for driver {', '.join(named)}, but driver {loaded} is "
-        f"loaded; {_remedy(path, command, ours=ours)}"
+        f"loaded; {remedy(path, command, ours=ours)}"
     )
 
 
@@ -102,10 +102,16 @@ def changed_message(
         parts.append(f"it names {', '.join(gone)}, which no longer exist")
     if new:
         parts.append(f"it lacks {', '.join(new)}")
-    return f"the CDI specification {path} is stale: {', and '.join(parts)}; {_remedy(path, command, ours=ours)}"
+    return f"the CDI specification {path} is stale: {', and '.join(parts)}; {remedy(path, command, ours=ours)}"
 
 
-def _remedy(path: str, command: str | None, *, ours: bool) -> str:
+def different_message(path: str, differences: str, *, ours: bool, command: str | None = None) -> str:
+    """Return the message for a specification whose nodes differ from those of the host."""
+    return f"the CDI specification {path} is stale: {differences}; {remedy(path, command, ours=ours)}"
+
+
+def remedy(path: str, command: str | None, *, ours: bool) -> str:
+    """Return what writes a specification again. `command`: if it is not the usual one."""
     if command:
         return f"run `{command}`"
     if ours and real(path) == owned.CDI_REFRESHED:

@@ -99,7 +99,7 @@ def access(
     # Indexes can change at a reboot. Sorting by UUID prevents a needless recreation.
     units = sorted(units, key=lambda unit: unit.uuid)
     if name == CDI:
-        devices = [cdi_device(unit, host.specs) for unit in units]
+        devices = [cdi_device(unit, host.specs, host.cdi_kind) for unit in units]
         return Access(
             isolation=CDI,
             cdi_devices=tuple(device.qualified for device in devices if device is not None),

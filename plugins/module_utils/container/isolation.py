@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.comparison import CdiUnit, compare, read_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import image, toolkit_refusals, toolkit_settings
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_host import Host
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.toolkit_refusals import runtime_mode
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState, version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.compatibility import ENGINES
 
 CDI, VOLUME, RUNTIME, DEVICE_REQUESTS, NONE = "cdi", "volume", "runtime", "device_requests", "none"
@@ -83,7 +85,7 @@ def find_obstacle(
 ) -> str | None:
     """Return why an isolation is not available, or None if it is."""
     if name == CDI:
-        return _cdi_obstacle(engine, host, units)
+        return _cdi_obstacle(engine, host, units, capabilities)
     if name == VOLUME:
         return _volume_obstacle(host, units, capabilities)
     if name == RUNTIME:
@@ -91,11 +93,16 @@ def find_obstacle(
     return _device_requests_obstacle(engine, host, units, capabilities)
 
 
-def cdi_device(unit: Unit, specs: reader.Specs) -> reader.Device | None:
-    by_uuid = [device for device in specs.devices.values() if device.name == unit.uuid]
+def cdi_device(unit: Unit, specs: reader.Specs, kind: str | None = None) -> reader.Device | None:
+    """Return the CDI device of a unit, of the given kind, else of NVIDIA's or of one that this collection wrote."""
+    if kind:
+        usable = [device for device in specs.devices.values() if device.kind == kind]
+    else:
+        usable = [device for device in specs.devices.values() if device.kind == reader.KIND or device.ours]
+    by_uuid = [device for device in usable if device.name == unit.uuid]
     if by_uuid:
         return min(by_uuid, key=lambda device: (device.kind != reader.KIND, device.kind))
-    device = specs.devices.get(f"{reader.KIND}={unit.index}")
+    device = specs.devices.get(f"{kind or reader.KIND}={unit.index}")
     # The GPU with this index may have changed since the specification was written, so the node must match.
     if device is not None and f"/dev/nvidia{unit.gpu.minor}" in device.nodes:
         return device
@@ -118,23 +125,25 @@ def _join(obstacles: Mapping[str, str | None]) -> str:
     return "; ".join(f"{name}: {text}" for name, text in obstacles.items() if text)
 
 
-def _cdi_obstacle(engine: EngineState, host: Host, units: Sequence[Unit]) -> str | None:
+def _cdi_obstacle(engine: EngineState, host: Host, units: Sequence[Unit], capabilities: Sequence[str]) -> str | None:
     cdi_since, cdi_07_since = ENGINES[engine.name]
     if engine.version_key < version_key(cdi_since):
         return f"{engine} does not support CDI, which requires {engine.name} {cdi_since} or later"
     if not engine.cdi_dirs:
         return f"CDI is disabled in {engine}: set features.cdi in daemon.json and restart docker"
     for unit in units:
-        device = cdi_device(unit, host.specs)
+        device = cdi_device(unit, host.specs, host.cdi_kind)
         if device is None:
             broken = f"; {'; '.join(host.specs.broken)}" if host.specs.broken else ""
-            return f"no CDI specification in {', '.join(engine.cdi_dirs)} names {unit}{broken}"
+            kind = f" of kind {host.cdi_kind}" if host.cdi_kind else ""
+            places = ", ".join(engine.cdi_dirs)
+            return f"no CDI specification{kind} in {places} names {unit}{broken}{_of_others(unit, host)}"
         if device.qualified in host.specs.conflicts:
             one, other = host.specs.conflicts[device.qualified]
             return (
                 f"{engine.name} rejects CDI device {device.qualified}, because {one} and {other} define it: remove one"
             )
-        stale = _stale_reason(unit, host)
+        stale = stale_reason(unit, host, capabilities, host.cdi_kind)
         if stale:
             return stale
         if host.needs_graphics and not any(path.endswith("/10_nvidia.json") for path in device.mounted_at):
@@ -149,12 +158,37 @@ def _cdi_obstacle(engine: EngineState, host: Host, units: Sequence[Unit]) -> str
     return None
 
 
-def _stale_reason(unit: Unit, host: Host) -> str | None:
-    device = cdi_device(unit, host.specs)
+def _of_others(unit: Unit, host: Host) -> str:
+    """Name a device of a kind that is not used without being asked for."""
+    others = sorted(device.kind for device in host.specs.devices.values() if device.name == unit.uuid)
+    return f" (kind {others[0]} names it: set cdi_kind to use it)" if others and not host.cdi_kind else ""
+
+
+def stale_reason(unit: Unit, host: Host, capabilities: Sequence[str], kind: str | None = reader.KIND) -> str | None:
+    """Return why the CDI device of a unit cannot be trusted: it differs from the host, or cannot be compared."""
+    device = cdi_device(unit, host.specs, kind)
     if device is None:
         return None
-    ours = host.has(cdi_staleness.marker_path(device.path))
-    return cdi_staleness.stale_message(device.path, device.driver_versions, host.driver_version, ours=ours)
+    is_of_unit = cdi_staleness.real(device.path) == cdi_staleness.real(cdi_refresh.SPECIFICATION)
+    has_unit = is_of_unit and any(host.has(path) for path in cdi_refresh.UNIT_FILES)
+    command = f"systemctl restart {cdi_refresh.SERVICE}" if has_unit else None
+    stale = cdi_staleness.stale_message(
+        device.path, device.driver_versions, host.driver_version, ours=device.ours, command=command
+    )
+    if stale:
+        return stale
+    found = compare([_described(unit)], device.cdi_nodes, read_nodes(host.root, [unit.gpu.pci_bus_id]), capabilities)
+    if found.differences:
+        text = f"for {device.qualified}, {' and '.join(found.differences)}"
+        return cdi_staleness.different_message(device.path, text, ours=device.ours, command=command)
+    if found.unknown:
+        return f"the CDI specification {device.path} cannot be compared with the host: {'; '.join(found.unknown)}"
+    return None
+
+
+def _described(unit: Unit) -> CdiUnit:
+    gi, ci = (unit.gi, unit.ci) if unit.is_mig else (None, None)
+    return CdiUnit(str(unit), unit.gpu.minor, unit.gpu.pci_bus_id, gi, ci)
 
 
 def _volume_obstacle(host: Host, units: Sequence[Unit], capabilities: Sequence[str]) -> str | None:
@@ -206,7 +240,7 @@ def _runtime_obstacle(
     refusal = toolkit_refusals.of_runtime(engine, host, units, capabilities)
     if refusal:
         return refusal
-    stale = next(filter(None, (_stale_reason(unit, host) for unit in units)), None)
+    stale = next(filter(None, (stale_reason(unit, host, capabilities) for unit in units)), None)
     if stale and runtime_mode(host) == "cdi":
         return f'{RUNTIME_CONFIG} sets mode = "cdi", and {stale}'
     return None
@@ -221,7 +255,7 @@ def _device_requests_obstacle(
         return f"{engine} does not support device requests, which require docker 19.03 or later"
     has_hook = host.program(_HOOKS) is not None
     by_cdi = requests_use_cdi(engine, host)
-    stale = next(filter(None, (_stale_reason(unit, host) for unit in units)), None) if by_cdi else None
+    stale = next(filter(None, (stale_reason(unit, host, capabilities) for unit in units)), None) if by_cdi else None
     if stale:
         return f"{engine} handles device requests through CDI, and {stale}"
     if not has_hook and not by_cdi:
@@ -266,4 +300,4 @@ def requests_use_cdi(engine: EngineState, host: Host, units: Sequence[Unit] = ()
     If a unit has no CDI device, Docker uses the hook: moby/moby, daemon/devices_nvidia_linux.go (docker-v29.2.0).
     """
     is_able = engine.version_key >= (29, 2) and bool(host.program(("nvidia-cdi-hook",)) and engine.cdi_dirs)
-    return is_able and all(cdi_device(unit, host.specs) for unit in units)
+    return is_able and all(cdi_device(unit, host.specs, reader.KIND) for unit in units)

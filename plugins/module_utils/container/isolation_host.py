@@ -31,6 +31,8 @@ class Host:
     needs_graphics: bool = False
     # The directory of the driver's user-space files if they are not those of the host itself.
     driver_root: str = "/"
+    # The only kind of CDI devices to use, if the user names one.
+    cdi_kind: str | None = None
 
     def path(self, path: str) -> str:
         return os.path.join(self.root, path.lstrip("/"))

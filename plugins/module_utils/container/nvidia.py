@@ -53,11 +53,16 @@ class Nvidia:
     """
 
     def __init__(
-        self, gather: Callable[[frozenset], Mapping[str, Any]], root: str = "/", driver_root: str = "/"
+        self,
+        gather: Callable[[frozenset], Mapping[str, Any]],
+        root: str = "/",
+        driver_root: str = "/",
+        cdi_kind: str | None = None,
     ) -> None:
         self._gather = gather
         self._root = root
         self._driver_root = driver_root
+        self._cdi_kind = cdi_kind
         # Empty before `observe`. The topology stays empty without its subset.
         self.inventory = Inventory()
         self.topology = Topology()
@@ -336,4 +341,6 @@ class Nvidia:
             self._specs[engine.cdi_dirs] = reader.read(engine.cdi_dirs, self._root)
         # The driver is unknown before `observe`.
         version, specs = self._driver.get("version"), self._specs[engine.cdi_dirs]
-        return container_isolation.Host(version, self._root, specs, driver_root=self._driver_root)
+        return container_isolation.Host(
+            version, self._root, specs, driver_root=self._driver_root, cdi_kind=self._cdi_kind
+        )

@@ -10,7 +10,7 @@ import json
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import Host
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import DRIVER, UUIDS, gpu, mig, slice_
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import CDI_CONTROL, DRIVER, UUIDS, gpu, mig, slice_
 
 WHOLE = inventory_from_facts([gpu(index) for index in range(4)]).by_uuid()
 SLICES = inventory_from_facts([gpu(0, mig=mig(slice_(0), slice_(1)))]).by_uuid()
@@ -40,7 +40,7 @@ class Tree:
         return self
 
     def spec(self, names=(UUIDS[1],), node="/dev/nvidia2", version="0.5.0", mounts=(), kind="nvidia.com/gpu"):
-        edits = {"deviceNodes": [{"path": node}], "mounts": [{"hostPath": path} for path in mounts]}
+        edits = {"deviceNodes": [{"path": node}, *CDI_CONTROL], "mounts": [{"hostPath": path} for path in mounts]}
         devices = [{"name": name, "containerEdits": edits} for name in names]
         text = json.dumps({"cdiVersion": version, "kind": kind, "devices": devices})
         return self.files(f"/etc/cdi/{kind.replace('/', '-')}.json", text=text)

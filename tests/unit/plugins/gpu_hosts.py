@@ -104,6 +104,10 @@ def container(name, status="running", *, policy="", labels=None, env=(), mounts=
     }
 
 
+# What each CDI specification needs for compute.
+CDI_CONTROL = ({"path": "/dev/nvidiactl"}, {"path": "/dev/nvidia-uvm"})
+
+
 def nodes(*paths):
     """Return a value for HostConfig.Devices."""
     return [{"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in paths]

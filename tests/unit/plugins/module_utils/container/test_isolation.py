@@ -29,6 +29,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.risks imp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import CDI_DIRS, ONE, SLICES, Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
+    CDI_CONTROL,
     DRIVER,
     MIG_UUIDS,
     UUIDS,
@@ -74,7 +75,7 @@ def test_auto_keeps_the_isolation_of_the_container_while_it_is_available(tree):
     kept = chosen(tree.spec(), engine, current="volume")
     assert kept.name == "volume"
     assert kept.reason == "the container already uses volume; cdi is also available"
-    assert chosen(tree.remove("/dev/nvidiactl"), engine, current="volume").name == "cdi"
+    assert chosen(tree, engine, current="runtime").name == "cdi"
     assert chosen(tree, engine, current="cdi").reason == "cdi is the first available isolation"
 
 
@@ -142,14 +143,14 @@ def test_specification_of_the_loaded_driver_or_without_version_is_used(tree, mou
 
 def test_specification_in_a_later_directory_overrides_a_stale_one(tree):
     tree.files(OLD).spec(mounts=[OLD])
-    fresh = {"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}]}}
+    fresh = {"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}, *CDI_CONTROL]}}
     text = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [fresh]})
     tree.files("/var/run/cdi/nvidia.json", text=text)
     assert chosen(tree, podman()).name == "cdi"
 
 
 def test_device_that_two_specifications_of_a_directory_define_is_not_used(tree):
-    device = {"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}]}}
+    device = {"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}, *CDI_CONTROL]}}
     text = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]})
     tree.spec().files("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.json", text=text)
     assert chosen(tree, podman()).name == "volume"
@@ -521,3 +522,33 @@ def test_restart_risk_is_reported(tree, *, engine, isolation, policy, files, wor
         tree.files(path, text=text)
     risk = restart_risk(isolation, engine, tree.host(), policy)
     assert (risk is None) if words is None else (words in risk)
+
+
+STALE_NODES = {
+    "cdi": (docker("28.5.1", cdi_dirs=CDI_DIRS), ()),
+    "cdi of podman": (podman("5.4.2"), ()),
+    "device requests through cdi": (docker("29.2.0", cdi_dirs=CDI_DIRS), ("/usr/bin/nvidia-cdi-hook",)),
+}
+
+
+@pytest.mark.parametrize("name", STALE_NODES)
+def test_cdi_device_with_the_node_of_another_gpu_is_not_used(tree, name):
+    engine, files = STALE_NODES[name]
+    tree.spec(node="/dev/nvidia0").files(*files)
+    isolation = "device_requests" if files else "cdi"
+    with pytest.raises(IsolationError, match=r"it has /dev/nvidia0, which is not a node of GPU 1 .* run `nvidia-ctk cdi"):
+        chosen(tree, engine, wanted=isolation)
+    choice = chosen(tree, engine)
+    assert choice.name == "volume"
+    assert "is stale: for nvidia.com/gpu=" in choice.reason
+
+
+def test_only_kinds_of_nvidia_and_of_this_collection_are_used_unless_named(tree):
+    tree.spec(kind="example.com/gpu")
+    engine = docker("28.5.1", cdi_dirs=CDI_DIRS)
+    with pytest.raises(IsolationError, match=r"kind example.com/gpu names it: set cdi_kind to use it"):
+        chosen(tree, engine, wanted="cdi")
+    named = replace(tree.host(), cdi_kind="example.com/gpu")
+    assert choose("cdi", engine, named, ONE, ["compute"]).name == "cdi"
+    tree.files("/etc/cdi/" + owned.CDI_MARKER.format("example.com-gpu.json"))
+    assert chosen(tree, engine).name == "cdi"

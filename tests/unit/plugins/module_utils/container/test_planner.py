@@ -28,6 +28,7 @@ from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import arg
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import PROGRAMS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
+    CDI_CONTROL,
     DRIVER,
     MIG_UUIDS,
     UUIDS,
@@ -363,7 +364,7 @@ def test_alias_of_a_node_is_kept_if_dockers_module_can_express_it(case, path, ch
 @pytest.mark.parametrize("name", [UUIDS[1], "1", "all"])
 def test_cdi_container_of_another_tool_is_adopted_unchanged(case, name):
     """Podman's module compares the command line literally, and the whole environment."""
-    edits = {"deviceNodes": [{"path": "/dev/nvidia2"}]}
+    edits = {"deviceNodes": [{"path": "/dev/nvidia2"}, *CDI_CONTROL]}
     case.facts = facts([gpu(1)])
     devices = [{"name": one, "containerEdits": edits} for one in (UUIDS[1], "1", "all")]
     spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
@@ -643,7 +644,7 @@ def test_mig_device_gets_its_capability_nodes(case):
 
 def test_podman_uses_cdi_if_a_specification_exists(case):
     case.podman = Engine(podman())
-    devices = [{"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}]}}]
+    devices = [{"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}, *CDI_CONTROL]}}]
     spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
     case.file("/etc/cdi/nvidia.json", json.dumps(spec))
     plan = case.plan(engine="podman", gpus=[1])
@@ -1435,7 +1436,7 @@ def test_nvidias_runtime_is_not_stricter_than_its_mode(case, mode, files, is_ref
     for file in ("/usr/bin/nvidia-container-runtime", *files):
         case.file(file)
     if mode == "cdi":
-        device = {"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}]}}
+        device = {"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}, *CDI_CONTROL]}}
         case.file("/etc/cdi/nvidia.json", json.dumps({"kind": "nvidia.com/gpu", "devices": [device]}))
     if is_refused:
         with pytest.raises(RequirementError, match=r"driver 12\.2 < image 13\.0"):
@@ -1459,7 +1460,7 @@ def test_device_requests_check_requirements_only_with_nvidias_hook(case):
     # Docker falls back to the hook, because no CDI specification names the GPU.
     with pytest.raises(RequirementError, match=r"driver 12\.2 < image 13\.0"):
         case.plan(gpus=[1], isolation="device_requests")
-    device = {"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}]}}
+    device = {"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}, *CDI_CONTROL]}}
     spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]}
     case.file("/etc/cdi/nvidia.json", json.dumps(spec))
     warnings = case.plan(gpus=[1], isolation="device_requests")["gpu_assignment"]["warnings"]
@@ -1518,7 +1519,7 @@ def test_all_gpus_include_unusable_ones_with_a_warning(case):
 
 def test_podman_uses_another_isolation_if_the_specification_is_stale(case):
     case.podman = Engine(podman(), volumes={VOLUME_NAME: "/volume"})
-    devices = [{"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}]}}]
+    devices = [{"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}, *CDI_CONTROL]}}]
     library = "/usr/lib/libcuda.so.470.256.02"
     edits = {"mounts": [{"hostPath": library, "containerPath": library}]}
     spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices, "containerEdits": edits}
@@ -1762,7 +1763,7 @@ def test_an_image_for_graphics_also_runs_on_a_host_without_graphics(graphics_cas
 def test_a_specification_without_graphics_is_not_used_for_graphics(graphics_case, mounts, capabilities, isolation):
     graphics_case.docker = Engine(docker("28.3.0", cdi_dirs=("/etc/cdi",)), volumes={VOLUME_NAME: "/volume"})
     edits = {
-        "deviceNodes": [{"path": "/dev/nvidia2"}],
+        "deviceNodes": [{"path": "/dev/nvidia2"}, *CDI_CONTROL, {"path": "/dev/nvidia-modeset"}],
         "mounts": [{"hostPath": path, "containerPath": path} for path in mounts],
     }
     spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": UUIDS[1], "containerEdits": edits}]}

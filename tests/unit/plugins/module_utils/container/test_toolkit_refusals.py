@@ -36,7 +36,13 @@ from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.container_toolkit i
     specification,
 )
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import ONE, SLICES, Tree
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import MIG_UUIDS, UUIDS, docker, podman
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
+    CDI_CONTROL,
+    MIG_UUIDS,
+    UUIDS,
+    docker,
+    podman,
+)
 
 HOOK, PROGRAM = "/usr/bin/nvidia-container-runtime-hook", "/usr/bin/nvidia-container-runtime"
 UUID = UUIDS[1]
@@ -87,7 +93,7 @@ def in_mode_cdi(tree):
 
 
 def spec_of(node="/dev/nvidia2", **changes):
-    device = {"name": UUID, "containerEdits": {"deviceNodes": [{"path": node}]}}
+    device = {"name": UUID, "containerEdits": {"deviceNodes": [{"path": node}, *CDI_CONTROL]}}
     return {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device], **changes}
 
 

@@ -24,6 +24,7 @@ from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import arg
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import PROGRAMS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
+    CDI_CONTROL,
     DRIVER,
     UUIDS,
     Engine,
@@ -79,7 +80,7 @@ class Host:
         node = {"path": f"/dev/nvidia{3 - index}"}
         library = {"hostPath": f"/lib/libcuda.so.{DRIVER}", "containerPath": f"/lib/libcuda.so.{DRIVER}"}
         self.file(f"/lib/libcuda.so.{DRIVER}")
-        device = {"name": UUIDS[index], "containerEdits": {"deviceNodes": [node], "mounts": [library]}}
+        device = {"name": UUIDS[index], "containerEdits": {"deviceNodes": [node, *CDI_CONTROL], "mounts": [library]}}
         self.file(
             "/etc/cdi/nvidia.json", json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]})
         )
