@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import COMPAT_DIRECTORY
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import isolation_bypass
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.features import Extras
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_volume import container_env
@@ -53,7 +54,6 @@ _MODULE_OPTIONS = ("name", "image", "state", "pull")
 _LABEL_PREFIX = "gpufleet."
 # Podman's options that add variables which this module does not know.
 _MORE_VARIABLES = frozenset({"--env", "-e", "--env-file", "--env-host", "--env-merge"})
-_CHARACTER_NODES = "/dev/char/195:"
 
 _DOCKER = {
     "cap_add": "capabilities",
@@ -299,7 +299,6 @@ def _with_compat(current: str) -> dict[str, str]:
 
 
 def isolation_bypass_warnings(
-    engine: str,
     options: Mapping[str, Any],
     state: EngineState,
     uuids: Sequence[str],
@@ -311,34 +310,10 @@ def isolation_bypass_warnings(
 
     Without `by_option`, the user's environment can be the request, like that of an image.
     """
-    names = NAMES[engine]
-    warnings = []
-    if options.get("privileged"):
-        warnings.append("privileged: the container can access every GPU of the host, not only its own.")
+    warnings = isolation_bypass.found(options, allowed)
     visible = (options.get("env") or {}).get("NVIDIA_VISIBLE_DEVICES")
     if by_option and visible is not None and set(visible.split(",")) != set(uuids) and visible != "void":
         warnings.append(f"env NVIDIA_VISIBLE_DEVICES={visible} does not match gpus and is ignored. Remove it from env.")
-    for volume in options.get(names["volumes"]) or ():
-        source = str(volume).partition(":")[0]
-        if source.rstrip("/") in ("", "/dev") and ":" in str(volume):
-            warnings.append(f"volume {volume} exposes the host's device nodes, including those of other GPUs.")
-    for device in options.get(names["devices"]) or ():
-        path = str(device)
-        if not path.startswith(_CHARACTER_NODES):
-            path = path.partition(":")[0]
-        named = path.startswith(("/dev/nvidia", _CHARACTER_NODES)) and path not in allowed
-        if path == "/dev" or named or "nvidia.com/gpu=" in path:
-            warnings.append(f"device {device} gives access to GPUs in addition to gpus.")
-    rules = options.get("device_cgroup_rules") or options.get("device_cgroup_rule") or ()
-    warnings += [
-        f"device cgroup rule {rule!r} gives access to every GPU."
-        for rule in ([rules] if isinstance(rules, str) else rules)
-        if str(rule).startswith(("a", "c *:", "c 195:"))
-    ]
-    if any("gpu" in str(request) for request in options.get("device_requests") or ()):
-        warnings.append("engine_options.device_requests gives access to GPUs in addition to gpus.")
-    if options.get("gpus") is not None:
-        warnings.append(f"engine_options.gpus={options['gpus']} gives access to GPUs that this module does not track.")
     runtime = options.get("runtime") or state.default_runtime
     if "kata" in runtime:
         warnings.append(

@@ -426,7 +426,6 @@ class Planner:
         }
         allowed = (*assignment.access.devices, *self._extras.devices)
         assignment.warnings += container_options.isolation_bypass_warnings(
-            self._engine.name,
             self._user_options,
             self._engine.state(),
             assignment.uuids,

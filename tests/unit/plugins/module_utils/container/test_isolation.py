@@ -536,7 +536,9 @@ def test_cdi_device_with_the_node_of_another_gpu_is_not_used(tree, name):
     engine, files = STALE_NODES[name]
     tree.spec(node="/dev/nvidia0").files(*files)
     isolation = "device_requests" if files else "cdi"
-    with pytest.raises(IsolationError, match=r"it has /dev/nvidia0, which is not a node of GPU 1 .* run `nvidia-ctk cdi"):
+    with pytest.raises(
+        IsolationError, match=r"it has /dev/nvidia0, which is not a node of GPU 1 .* run `nvidia-ctk cdi"
+    ):
         chosen(tree, engine, wanted=isolation)
     choice = chosen(tree, engine)
     assert choice.name == "volume"

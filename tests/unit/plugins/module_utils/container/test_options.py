@@ -299,12 +299,53 @@ def test_no_options_are_added_without_gpus():
             "engine_options.device_requests gives access",
         ),
         ("podman", {"gpus": "all"}, "engine_options.gpus=all gives access to GPUs"),
+        ("docker", {"device_requests": [{"driver": "nvidia", "count": -1}]}, "engine_options.device_requests gives"),
+        ("docker", {"device_requests": [{"driver": "amd", "count": 1}]}, "engine_options.device_requests gives"),
+        (
+            "docker",
+            {"device_requests": [{"driver": "cdi", "device_ids": ["nvidia.com/mig=MIG-1"]}]},
+            "engine_options.device_requests gives",
+        ),
+        ("docker", {"volumes": ["//dev:/d"]}, "volume //dev:/d exposes"),
+        ("docker", {"volumes": ["/dev/..:/d"]}, "volume /dev/..:/d exposes"),
+        ("docker", {"volumes": ["/dev/./dri/:/d"]}, "volume /dev/./dri/:/d exposes"),
+        ("docker", {"volumes": ["/proc/1/root/dev:/d"]}, "volume /proc/1/root/dev:/d exposes"),
+        ("docker", {"mounts": [{"source": "/dev/", "target": "/d", "type": "bind"}]}, "mount of /dev/ exposes"),
+        (
+            "docker",
+            {"mounts": [{"source": "v", "target": "/d", "type": "volume", "volume_options": {"device": "/dev"}}]},
+            "mount of v exposes",
+        ),
+        ("podman", {"mount": ["type=bind,src=//dev,target=/d"]}, "mount of //dev exposes"),
+        ("docker", {"devices": ["/dev//nvidia1"]}, "device /dev//nvidia1 gives access"),
+        ("docker", {"devices": ["/dev/../dev/nvidia1:/dev/x:rw"]}, "device /dev/../dev/nvidia1:/dev/x:rw gives"),
+        ("docker", {"devices": ["/dev/dri"]}, "device /dev/dri gives access"),
+        ("docker", {"devices": ["/dev/dri/renderD128"]}, "device /dev/dri/renderD128 gives access"),
+        ("docker", {"devices": ["/dev/nvidia-caps/nvidia-cap21"]}, "nvidia-cap21 gives access"),
+        ("podman", {"device": ["nvidia.com/mig=0:1"]}, "device nvidia.com/mig=0:1 gives access"),
+        ("podman", {"device": ["example.com/slice=MIG-1"]}, "device example.com/slice=MIG-1 gives access"),
+        ("docker", {"volumes_from": ["other"]}, "volumes_from other: the container gets the mounts of other"),
+        ("docker", {"env_file": "/etc/a.env"}, "env_file /etc/a.env: its variables are not checked"),
+        ("podman", {"cmd_args": ["--privileged"]}, "privileged: the container can access every GPU"),
+        ("podman", {"cmd_args": ["--device", "/dev/nvidia1"]}, "device /dev/nvidia1 gives access"),
+        ("podman", {"cmd_args": ["--device=nvidia.com/gpu=all"]}, "device nvidia.com/gpu=all gives access"),
+        ("podman", {"cmd_args": ["--gpus", "all"]}, "engine_options.gpus=all gives access"),
+        ("podman", {"cmd_args": ["-v", "/dev:/dev"]}, "volume /dev:/dev exposes"),
+        ("podman", {"cmd_args": ["-v/dev:/dev"]}, "volume /dev:/dev exposes"),
+        ("podman", {"cmd_args": ["--volume=/:/h"]}, "volume /:/h exposes"),
+        ("podman", {"cmd_args": ["--mount=type=bind,source=/dev,target=/d"]}, "mount of /dev exposes"),
+        ("podman", {"cmd_args": ["--volumes-from", "x"]}, "volumes_from x"),
+        ("podman", {"cmd_args": ["--env-file=/a"]}, "env_file /a"),
+        ("podman", {"cmd_args": ["--device-cgroup-rule=a"]}, "device cgroup rule 'a' gives access to every GPU"),
+        ("docker", {"device_cgroup_rules": ["a"]}, "gives access to every GPU"),
+        ("docker", {"device_cgroup_rules": ["c 195:1 rwm"]}, "'c 195:1 rwm' gives access to /dev/nvidia1 in addition"),
+        ("docker", {"device_cgroup_rules": ["c 226:* rw"]}, "gives access to the DRM nodes of every GPU"),
         ("docker", {"runtime": "kata-runtime"}, "runtime kata-runtime runs the container in a virtual machine"),
     ],
 )
 def test_options_that_bypass_the_isolation_cause_a_warning(engine, own, words):
     state = {"docker": docker(), "podman": podman()}[engine]
-    (warning,) = isolation_bypass_warnings(engine, own, state, [UUIDS[1]], ["/dev/nvidia2"])
+    (warning,) = isolation_bypass_warnings(own, state, [UUIDS[1]], ["/dev/nvidia2"])
     assert words in warning
 
 
@@ -317,12 +358,16 @@ def test_options_that_bypass_the_isolation_cause_a_warning(engine, own, words):
         {"env": {"NVIDIA_VISIBLE_DEVICES": "void"}},
         {"volumes": ["/data:/dev/shm/x", "/device:/d", "anonymous", "/dev/shm:/dev/shm"]},
         {"devices": ["/dev/fuse", "/dev/nvidia2", "/dev/nvidiactl"]},
-        {"device_cgroup_rules": ["c 10:229 rwm"]},
+        {"device_cgroup_rules": ["c 10:229 rwm", "b *:* rwm", "c 195:255 rw", "c 195:2 rw", "c 195:* m", "c 1950:1 r"]},
+        {"devices": ["/dev//nvidia2", "/dev/char/195:2", "/dev/char/195:255", "nvidia.com/gds=all"]},
+        {"mounts": [{"source": "/data", "target": "/dev", "type": "bind"}, {"target": "/t", "type": "tmpfs"}]},
+        {"volumes": ["/dev/dri/by-path:/dev/dri/by-path:ro", "/devices:/d"]},
+        {"cmd_args": ["--privileged=false", "--log-level", "debug", "--device=/dev/fuse", "--volume=/data:/dev/x"]},
         {"device_requests": [{"driver": "cdi", "device_ids": ["vendor.com/net=eth0"]}]},
     ],
 )
 def test_other_options_cause_no_warning(own):
-    assert isolation_bypass_warnings("docker", own, docker(), [UUIDS[1]], ["/dev/nvidiactl", "/dev/nvidia2"]) == []
+    assert isolation_bypass_warnings(own, docker(), [UUIDS[1]], ["/dev/nvidiactl", "/dev/nvidia2"]) == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,167 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Options of a container that give it more GPUs than it was assigned, in every notation of the engines' modules."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+_GPU_MAJOR, _DRM_MAJOR = "195", "226"
+_CONTROL_MINORS = ("254", "255")
+_CHARACTER_NODE = re.compile(r"^/dev/char/(\d+:\d+)")
+_CDI = re.compile(r"^[^/=\s]+/(?P<class>[^/=\s]+)=(?P<name>.+)$")
+_RULE = re.compile(r"^\s*([abc])(?:\s+(\*|\d+):(\*|\d+))?(?:\s+([rwm]+))?\s*$")
+# The options of Podman's command line by the option of the module that means the same.
+_ARGUMENTS = {
+    "--device": "device",
+    "--device-cgroup-rule": "device_cgroup_rule",
+    "--env-file": "env_file",
+    "--gpus": "gpus",
+    "--mount": "mount",
+    "--privileged": "privileged",
+    "--volume": "volume",
+    "--volumes-from": "volumes_from",
+    "-v": "volume",
+}
+
+
+def found(options: Mapping[str, Any], allowed: Collection[str]) -> list[str]:
+    """Return a warning for each option. `options`: those of a module, `allowed`: the nodes that were assigned."""
+    warnings = []
+    arguments = _arguments(options.get("cmd_args"))
+    for given in (options, arguments):
+        if _is_true(given.get("privileged")):
+            warnings.append("privileged: the container can access every GPU of the host, not only its own.")
+        warnings += _mounts(given, allowed)
+        warnings += [
+            f"device {device} gives access to GPUs in addition to gpus."
+            for device in _list(given, "devices", "device")
+            if _is_gpu_device(str(device), allowed)
+        ]
+        rules = (_rule(str(rule), allowed) for rule in _list(given, "device_cgroup_rules", "device_cgroup_rule"))
+        warnings += [text for text in rules if text]
+        if any(_requests_gpus(request) for request in _list(given, "device_requests")):
+            warnings.append("engine_options.device_requests gives access to GPUs in addition to gpus.")
+        if given.get("gpus") is not None:
+            values = ",".join(map(str, _list(given, "gpus")))
+            warnings.append(f"engine_options.gpus={values} gives access to GPUs that this module does not track.")
+        warnings += [
+            f"volumes_from {name}: the container gets the mounts of {name}, which can contain the host's device nodes."
+            for name in _list(given, "volumes_from")
+        ]
+        warnings += [
+            f"env_file {path}: its variables are not checked. They can request GPUs from NVIDIA's runtime."
+            for path in _list(given, "env_file")
+        ]
+    return list(dict.fromkeys(warnings))
+
+
+def _arguments(words: Any) -> dict[str, list[Any]]:
+    """Return Podman's arguments as options of its module."""
+    given: dict[str, list[Any]] = {}
+    rest = [str(word) for word in words or ()]
+    while rest:
+        word = rest.pop(0)
+        name, has_value, value = word.partition("=")
+        if word.startswith("-v") and not word.startswith("--") and len(word) > len("-v"):
+            name, has_value, value = "-v", "=", word[len("-v") :].removeprefix("=")
+        option = _ARGUMENTS.get(name)
+        if option is None:
+            continue
+        if option == "privileged":
+            value = value if has_value else "true"
+        elif not has_value:
+            value = rest.pop(0) if rest else ""
+        given.setdefault(option, []).append(value)
+    return given
+
+
+def _list(options: Mapping[str, Any], *names: str) -> Sequence[Any]:
+    """Return the values of the first of the options that is set."""
+    value = next((options[name] for name in names if options.get(name)), ())
+    return value if isinstance(value, (list, tuple)) else [value]
+
+
+def _is_true(value: Any) -> bool:
+    last = value[-1] if isinstance(value, list) and value else value
+    return str(last).lower() in ("true", "yes", "1", "on", "t")
+
+
+def _mounts(options: Mapping[str, Any], allowed: Collection[str]) -> Iterable[str]:
+    for volume in _list(options, "volumes", "volume"):
+        source, separator, _target = str(volume).partition(":")
+        if separator and _exposes_nodes(source, allowed):
+            yield f"volume {volume} exposes the host's device nodes, including those of other GPUs."
+    for mount in _list(options, "mounts", "mount"):
+        if isinstance(mount, Mapping):
+            fields = {**mount, **(mount.get("volume_options") or {})}
+        else:
+            pairs = (part.partition("=") for part in str(mount).split(","))
+            fields = {key.strip(): value for key, _separator, value in pairs}
+        sources = [str(fields[key]) for key in ("source", "src", "device") if fields.get(key)]
+        if any(_exposes_nodes(source, allowed) for source in sources):
+            yield f"mount of {sources[0]} exposes the host's device nodes, including those of other GPUs."
+
+
+def _normal(path: str) -> str:
+    """Return an absolute path without repeated slashes, `.` and `..`. The root of process 1 is that of the host."""
+    path = "/" + posixpath.normpath(path).lstrip("/") if path.startswith("/") else path
+    return re.sub(r"^/proc/1/root(?=/|$)", "", path) or "/"
+
+
+def _exposes_nodes(path: str, allowed: Collection[str]) -> bool:
+    path = _normal(path)
+    return path in ("/", "/dev", "/dev/char", "/proc") or _is_gpu_path(path, allowed)
+
+
+def _is_gpu_path(path: str, allowed: Collection[str]) -> bool:
+    if path in allowed or path.startswith("/dev/dri/by-path"):
+        return False
+    return path.startswith(("/dev/nvidia", "/dev/dri/")) or path == "/dev/dri"
+
+
+def _is_gpu_device(device: str, allowed: Collection[str]) -> bool:
+    if not device.startswith("/"):
+        return _is_gpu_cdi(device)
+    character = _CHARACTER_NODE.match(_normal(device))
+    if character:
+        major, _colon, minor = character.group(1).partition(":")
+        return major == _DRM_MAJOR or (major == _GPU_MAJOR and not _is_allowed(minor, allowed))
+    path = _normal(device.partition(":")[0])
+    return path in ("/", "/dev", "/dev/char") or _is_gpu_path(path, allowed)
+
+
+def _is_allowed(minor: str, allowed: Collection[str]) -> bool:
+    return minor in _CONTROL_MINORS or f"/dev/nvidia{minor}" in allowed
+
+
+def _is_gpu_cdi(name: str) -> bool:
+    match = _CDI.match(name)
+    return bool(match) and (match["class"] in ("gpu", "mig") or match["name"].startswith(("GPU-", "MIG-")))
+
+
+def _rule(rule: str, allowed: Collection[str]) -> str | None:
+    match = _RULE.match(rule)
+    if match is None:
+        return None
+    kind, major, minor, rights = match.groups()
+    if kind == "b" or (rights and not {*rights} & {*"rw"}):
+        return None
+    if kind == "a" or major in (None, "*") or (major == _GPU_MAJOR and minor == "*"):
+        return f"device cgroup rule {rule!r} gives access to every GPU."
+    if major == _DRM_MAJOR:
+        which = "the DRM nodes of every GPU" if minor == "*" else f"the DRM node with number {major}:{minor}"
+        return f"device cgroup rule {rule!r} gives access to {which}."
+    if major == _GPU_MAJOR and not _is_allowed(minor, allowed):
+        return f"device cgroup rule {rule!r} gives access to /dev/nvidia{minor} in addition to gpus."
+    return None
+
+
+def _requests_gpus(request: Any) -> bool:
+    if not isinstance(request, Mapping) or request.get("driver") != "cdi":
+        return True
+    return any(_is_gpu_cdi(str(name)) for name in request.get("device_ids") or ())
