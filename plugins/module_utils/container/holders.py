@@ -113,6 +113,13 @@ def sharing_warnings(units: Iterable[Unit], holders: Collection[Holder]) -> list
     ]
 
 
+def without_repetitions(holders: Iterable[Holder]) -> list[Holder]:
+    """Return one holder for each ID: two engines list a container if one answers on the socket of the other."""
+    found = list(holders)
+    first = {holder.identifier: holder for holder in reversed(found)}
+    return [holder for holder in found if not holder.identifier or first[holder.identifier] is holder]
+
+
 def merge_holders(holders: Iterable[Holder]) -> list[Holder]:
     """Combine several entries for one container. The result holds the GPUs of all of them."""
     found: dict[tuple, Holder] = {}

@@ -23,7 +23,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignmen
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import ExistingContainer
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import GpuUse, sharing_warnings
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import (
+    GpuUse,
+    sharing_warnings,
+    without_repetitions,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import Verdict
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import NONE, VOLUME, Choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
@@ -265,7 +269,8 @@ class Planner:
         """
         listed = []
         everything = self._exclusive or request.kind == "count" or bool(self._conditions.idle)
-        for name, engine in self._engines.items():
+        # Its own engine first, because a container of an engine behind the socket of another one is listed twice.
+        for name, engine in sorted(self._engines.items(), key=lambda item: item[0] != self._engine.name):
             other = name != self._engine.name
             if other and (not everything or engine.unavailable_reason()):
                 continue
@@ -276,13 +281,11 @@ class Planner:
                 self._warnings += warnings
             else:
                 containers = engine.containers()
-            listed += [
-                self._accelerator.holder(engine_choice.with_image_labels(engine, container), engine.state())
-                for container in containers
-            ]
+            containers = [engine_choice.with_image_labels(engine, container) for container in containers]
+            listed += [self._accelerator.holder(container, engine.state()) for container in containers]
         own = (self._engine.name, self._name)
         # A container that is being recreated holds both its present GPUs and its reserved ones.
-        listed += self._reservations.holders(exclude=own)
+        listed = without_repetitions(listed) + self._reservations.holders(exclude=own)
         return self._accelerator.use(
             listed,
             whole_host=everything and self._root_user and self._is_host_scope,

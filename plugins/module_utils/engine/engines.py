@@ -135,6 +135,7 @@ class Docker(volumes.Docker):
     def state(self) -> EngineState:
         """Return the properties of the engine. They are queried once."""
         if self._state is None:
+            self._require_docker()
             info = read_info(self._call("GET", "/info"))
             self._state = EngineState(
                 name=self.name,

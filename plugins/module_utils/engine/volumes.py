@@ -17,6 +17,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.unix_http import UnixConnection
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import api_server
 
 DOCKER_HOST = "unix:///var/run/docker.sock"
 TIMEOUT = 60
@@ -92,9 +93,20 @@ class Docker:
         """Return why the engine cannot be used, None if it can."""
         try:
             self._call("GET", "/_ping")
+            self._require_docker()
         except EngineError as error:
             return str(error)
         return None
+
+    def _require_docker(self) -> None:
+        """Raise EngineError if another engine answers on the socket. Its containers would be listed twice."""
+        try:
+            version = self._call("GET", "/version", missing=None)
+        except EngineError:
+            return  # A proxy of Docker's socket can refuse this request. Podman always answers.
+        reason = api_server.not_docker_reason(version, self._host)
+        if reason:
+            raise EngineError(reason)
 
     def volume(self, name: str) -> EngineVolume | None:
         """Return the named volume, None if it does not exist."""

@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
     managed_keys,
     record,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import api_server
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_info import read_info
 
 Ask = Callable[[str, str], "dict | None"]
@@ -43,7 +44,8 @@ def engines(host: dict, ask: Ask | None) -> dict:
     docker["info"] = None
     # A request to the socket would start the engine, so only a running engine is queried.
     if ask and services.get("docker.service", {}).get("active_state") == "active":
-        docker["info"] = _docker_info(ask("/run/docker.sock", "/info"))
+        is_docker = api_server.server_of(ask("/run/docker.sock", "/version")) == api_server.DOCKER
+        docker["info"] = _docker_info(ask("/run/docker.sock", "/info")) if is_docker else None
     return {
         "docker": docker,
         "podman": package("podman"),

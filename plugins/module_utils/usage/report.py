@@ -39,6 +39,7 @@ class Listing:
 def report(engines: Engines, accelerator: Nvidia, reservations: Reservations, *, user: int) -> dict[str, Any]:
     """Return the GPUs with their holders, the containers with GPUs, and the engines. `user` runs the task."""
     listings = {name: _list_containers(engine) for name, engine in engines.items()}
+    _drop_repetitions(listings)
     use, unseen = find_use(listings, accelerator, reservations, user=user)
     gpus = [_describe_unit(unit, use.holders, accelerator) for unit in accelerator.inventory.units]
     return {
@@ -78,6 +79,14 @@ def find_use(
     elif accelerator.inventory.units:
         unseen += [text[0].upper() + text[1:] for text in use.unseen(accelerator.inventory.units)]
     return use, unseen
+
+
+def _drop_repetitions(listings: Mapping[str, Listing]) -> None:
+    """Keep each container once: two engines list it if one answers on the socket of the other."""
+    seen: set[str] = set()
+    for listing in listings.values():
+        listing.containers = [one for one in listing.containers if not one.get("Id") or one["Id"] not in seen]
+        seen.update(one["Id"] for one in listing.containers if one.get("Id"))
 
 
 def _list_containers(engine: Docker | Podman | UnavailableEngine) -> Listing:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import platform
 import re
@@ -1770,3 +1771,15 @@ def test_a_specification_without_graphics_is_not_used_for_graphics(graphics_case
     graphics_case.file("/etc/cdi/gpu.json", json.dumps(spec))
     plan = graphics_case.plan(gpus=[1], capabilities=capabilities)
     assert plan["gpu_assignment"]["isolation"] == isolation
+
+
+@pytest.mark.parametrize("engine", ["auto", "podman"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_container_that_two_engines_list_does_not_block_itself(case, engine, count):
+    case.docker._state = docker("5.4.2", runtimes={"crun": "crun"}, default_runtime="crun")
+    case.podman = Engine(podman(), volumes={VOLUME_NAME: "/volume"})
+    made = given_gpu(0, labels={"gpufleet.exclusive": "true"})
+    case.docker.table["ct"], case.podman.table["ct"] = made, {**copy.deepcopy(made), "Name": "ct"}
+    case.facts = facts([gpu(index) for index in range(count)])
+    plan = case.plan(gpus=1, exclusive=True, engine=engine)
+    assert (plan["gpu_assignment"]["uuids"], plan["gpu_changed"]) == ([UUIDS[0]], False)
