@@ -47,6 +47,27 @@ options:
       - The result of M(gpufleet.hosts.gpu_container_proof), also of a failed task.
       - If unset, the record of the last proof counts.
     type: dict
+  toolkit:
+    description:
+      - The variables O(toolkit.state), O(toolkit.source), O(toolkit.isolations) and O(toolkit.default_runtime) of role
+        P(gpufleet.hosts.nvidia_container_toolkit#role), without the prefix of their names. Missing ones have their
+        defaults.
+      - They decide which specification, runtime and units the host must have.
+    type: dict
+    suboptions:
+      state:
+        description: Whether the role installs the toolkit.
+        type: str
+      source:
+        description: The source of the toolkit.
+        type: str
+      isolations:
+        description: The isolations that containers of the host use.
+        type: list
+        elements: str
+      default_runtime:
+        description: Whether runtime nvidia is the default.
+        type: bool
 """
 
 EXAMPLES = r"""
@@ -77,7 +98,9 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 
 _WIDTHS = (1, 2, 4, 8, 16)
 
@@ -91,6 +114,7 @@ def gpu_host_health(
     *,
     requires_engine: bool = True,
     proof: dict[str, t.Any] | None = None,
+    toolkit: dict[str, t.Any] | None = None,
 ) -> dict[str, list[str]]:
     """Check a host. `pcie_width` and `expected_gpus` may be text, as from the command line."""
     return health.judge(
@@ -101,7 +125,15 @@ def gpu_host_health(
         _count(expected_gpus),
         requires_engine=requires_engine,
         proof=proof,
+        toolkit=_toolkit(toolkit or {}),
     )
+
+
+def _toolkit(values: dict[str, t.Any]) -> toolkit_request.Request:
+    try:
+        return toolkit_request.read(values)
+    except VariableError as error:
+        raise AnsibleFilterError(str(error)) from error
 
 
 def _width(pcie_width: t.Any) -> int | None:

@@ -116,3 +116,9 @@ def notes(host: Host, name: str) -> list[str]:
     if name == "docker" and flags:
         found.append(f"{', '.join(flags)} {'sets' if len(flags) == 1 else 'set'} flags of dockerd")
     return found
+
+
+def for_containers(host: Host, engines: t.Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return the engines whose containers get GPUs. Docker hides its containerd, unless Kubernetes uses it."""
+    hidden = {"docker", "containerd"} <= {*engines} and not kubernetes(host)
+    return {name: version for name, version in engines.items() if name != "containerd" or not hidden}

@@ -19,7 +19,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import fur
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record as proof_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, own_cdi, registered_runtimes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import offered
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, registered_runtimes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -44,12 +46,14 @@ def judge(
     *,
     requires_engine: bool = True,
     proof: dict[str, t.Any] | None = None,
+    toolkit: toolkit_request.Request | None = None,
 ) -> dict[str, list[str]]:
     """Return `problems`, which prevent GPU work now or after the next reboot, and `notes`. Both are full sentences.
 
     `pcie_width`: the number of PCIe lanes that every GPU must have. `expected_gpus`: the number of GPUs of the host.
     `requires_engine`: whether the host must have a container engine. `proof`: the result of module
-    gpu_container_proof. Without it, the record of the last proof counts.
+    gpu_container_proof. Without it, the record of the last proof counts. `toolkit`: the variables of role
+    nvidia_container_toolkit, or None for its defaults.
     """
     problems: list[str] = []
     notes: list[str] = []
@@ -62,6 +66,7 @@ def judge(
         problems += _cdi(host, facts)
         problems += _failed_proof(host, proof)
         problems += registered_runtimes.missing(host)
+        problems += offered.missing(host, facts, toolkit or toolkit_request.Request())
         notes += _old_proof(host) if proof is None else []
     problems += _engine(host, requires_engine)
     problems += _packages(host)
@@ -275,7 +280,8 @@ def _driver(host: Host) -> list[str]:
             f"driver's libraries have version {library}. A reboot does not fix this. "
             f"{_SITE if _is_own_driver(host) else remedy}"
         ]
-    if driver["loaded"] and driver["on_disk"] and not driver["on_disk_next"]:
+    # The files of another driver may be in a place that is not known here.
+    if driver["loaded"] and not driver["on_disk_next"] and (driver["on_disk"] or _is_own_driver(host)):
         remedy = f"Install or build the module{_with_tool(host)}"
         return [
             f"The next boot uses kernel {kernel['next_boot']}, which has no NVIDIA module. "
@@ -404,18 +410,6 @@ def _notes(host: Host, facts: dict[str, t.Any]) -> list[str]:
         for gpu in facts.get("nvidia_gpus", [])
         if (gpu.get("mig") or {}).get("pending") not in (None, (gpu.get("mig") or {}).get("enabled"))
     ]
-    off = cdi_refresh.off(host) if host["nvidia"]["gpus"] else []
-    if off:
-        found.append(
-            "The CDI specification becomes stale with the next driver and is missing after a reboot, because "
-            f"{' and '.join(off)} of NVIDIA's container toolkit {'is' if len(off) == 1 else 'are'} not enabled. Run "
-            "playbook gpufleet.hosts.site, or mask the units."
-        )
-    if own_cdi.is_off(host):
-        found.append(
-            f"The CDI specification is missing after a reboot, because {own_cdi.UNIT} is not enabled. Run "
-            "playbook gpufleet.hosts.site."
-        )
     changed = [name for name, service in host["services"].items() if service.get("need_daemon_reload")]
     if changed:
         found.append(

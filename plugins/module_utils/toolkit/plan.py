@@ -96,7 +96,7 @@ def plan(
         result.adds_hook = package_plan.UNIT[0] not in package_plan.found_on(host)
         result.has_secrets = own_repository.has_password(work.repositories)
     result.problems += compatibility.problems(
-        driver, packages.version, _for_containers(host, engines), request.isolations
+        driver, packages.version, coexistence.for_containers(host, engines), request.isolations
     )
     if "docker" in engines:
         registration = docker_runtime.plan(host, default_runtime=request.default_runtime)
@@ -151,12 +151,6 @@ def plan(
     return result
 
 
-def _for_containers(host: Host, engines: t.Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return the engines whose containers get GPUs. Docker hides its containerd, unless Kubernetes uses it."""
-    hidden = "docker" in engines and not coexistence.kubernetes(host)
-    return {name: version for name, version in engines.items() if name != "containerd" or not hidden}
-
-
 def without_toolkit(
     host: Host,
     request: Request,
@@ -170,7 +164,9 @@ def without_toolkit(
     """Plan a host on which the role manages no toolkit, as `plan` does."""
     result = Plan()
     if compatibility.CDI in request.isolations:
-        result.problems = compatibility.problems(None, None, _for_containers(host, engines), [compatibility.CDI])
+        result.problems = compatibility.problems(
+            None, None, coexistence.for_containers(host, engines), [compatibility.CDI]
+        )
         result.own_cdi = own_cdi.plan(host, driver, cdi_program, has_new_driver=has_new_driver, waits=cdi_waits)
         default = f"{own_cdi.UNIT} keeps the CDI specification up to date"
     else:

@@ -287,8 +287,8 @@ def test_specification_of_this_collection_is_written_again_with_its_unit() -> No
     assert judge(with_own_unit("enabled", "535.1"), FACTS) == {"problems": [], "notes": []}
     (problem,) = judge(with_own_unit("enabled", "470.256.02"), FACTS)["problems"]
     assert problem.endswith("driver 535.1 is loaded; run `systemctl restart gpufleet-cdi-refresh.service`.")
-    (note,) = judge(with_own_unit("disabled", "535.1"), FACTS)["notes"]
-    assert "missing after a reboot, because gpufleet-cdi-refresh.service is not enabled" in note
+    # The unit is one of this collection's only if the user requests the isolation.
+    assert judge(with_own_unit("disabled", "535.1"), FACTS)["problems"] == []
 
 
 def test_second_specification_is_a_problem() -> None:
@@ -297,12 +297,10 @@ def test_second_specification_is_a_problem() -> None:
     assert "The CDI specification /var/run/cdi/nvidia.yaml overrides /etc/cdi/nvidia.yaml" in problem
 
 
-def test_refresh_that_is_off_is_a_note() -> None:
+def test_refresh_that_is_off_is_a_problem() -> None:
     assert judge(with_refresh("enabled", OF_UNIT), FACTS) == {"problems": [], "notes": []}
-    (note,) = judge(with_refresh("disabled", OF_UNIT), FACTS)["notes"]
-    assert (
-        "nvidia-cdi-refresh.path and nvidia-cdi-refresh.service of NVIDIA's container toolkit are not enabled" in note
-    )
+    (problem,) = judge(with_refresh("disabled", OF_UNIT), FACTS)["problems"]
+    assert "because nvidia-cdi-refresh.path and nvidia-cdi-refresh.service are not enabled and running." in problem
 
 
 def test_runtime_without_its_program_is_a_problem() -> None:
