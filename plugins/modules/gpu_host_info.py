@@ -196,6 +196,12 @@ host:
       description: Path of the Python that ran this module.
       type: str
       sample: /usr/bin/python3.11
+    root_python:
+      description:
+        - A Python that a unit of root may run. It is C(python), unless users other than root can replace that program
+          or a directory on the way to it. Null if there is none.
+      type: str
+      sample: /usr/bin/python3.11
     nvml_binding:
       description:
         - Whether the Python that ran this module has C(pynvml). If not, M(gpufleet.hosts.nvidia_gpu_facts) sends the

@@ -451,6 +451,7 @@ class Host(TypedDict):
     dkms: list[DkmsModule]
     driver: Driver
     python: str | None
+    root_python: str | None
     nvml_binding: bool | None
     holders: list[Holder]
     foreign_drivers: dict[str, ForeignDriver]

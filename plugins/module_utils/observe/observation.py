@@ -30,6 +30,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import (
     machine_image,
     memory_hotadd,
     reboot_reasons,
+    root_python,
     uvm_loading,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
@@ -193,6 +194,7 @@ def observe(
         root, system["package_manager"], state["details"], state["signed"], run
     )
     host["python"] = python
+    host["root_python"] = root_python.find(root, python)
     host["nvml_binding"] = nvml_binding
     host["holders"] = gpu_users.holders(root) if host["driver"]["loaded"] else []
     daemon_files = [host["files"][path] for path in (observe_engines.DAEMON_JSON, observe_engines.DAEMON_JSON_RECORD)]

@@ -134,8 +134,10 @@ def _units(host: Host, result: Refresh, driver: str | None, *, makes_nodes: bool
     result.enable = [unit for unit in UNITS if not _is_on(host, unit)]
     named = specs[own]["driver_versions"] if own in specs else []
     is_stale = staleness.stale_message(own, named, driver, ours=False) is not None
+    # The specification of a run without the control nodes lacks them.
+    makes_nodes_now = result.files.get(owned.CDI_REFRESH_DROP_IN) is not None
     # Without a driver, the service cannot write the specification.
-    result.restart = bool(driver) and (own not in specs or is_stale or has_new_driver)
+    result.restart = bool(driver) and (own not in specs or is_stale or has_new_driver or makes_nodes_now)
     result.remove = sorted(spec["path"] for path, spec in specs.items() if spec["ours"] and path != own)
     result.reasons += staleness.duplicates([spec for spec in specs.values() if spec["path"] not in result.remove])
     result.changes = [

@@ -119,10 +119,18 @@ def plan(
                 "the Python package nvidia-ml-py for the Python that runs Ansible."
             ]
         )
+    if host["root_python"] is None:
+        return OwnCdi(
+            problems=[
+                f"{UNIT} runs as root, but users other than root can replace {host['python'] or 'the Python'} that "
+                "runs this task, and the host has no other suitable Python. Install Python 3.9 or later with the "
+                "host's package manager, or remove cdi from nvidia_container_toolkit_isolations."
+            ]
+        )
     result = OwnCdi(is_known=state.get("load_state") == "loaded")
     if observed_files.content(host, owned.CDI_PROGRAM) != wanted:
         result.options = dict(OPTIONS)
-    unit = _UNIT.format(unit=UNIT, python=host["python"] or "/usr/bin/python3", program=owned.CDI_PROGRAM)
+    unit = _UNIT.format(unit=UNIT, python=host["root_python"], program=owned.CDI_PROGRAM)
     if observed_files.content(host, owned.CDI_UNIT) != unit:
         result.files[owned.CDI_UNIT] = unit
     # An interrupted run may have written the unit but not reloaded systemd.

@@ -154,6 +154,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         "files": {},
         "driver": driver,
         "python": "/usr/bin/python3",
+        "root_python": "/usr/bin/python3",
         "nvml_binding": None,
         "dkms": [],
         "apt": _apt() if _MANAGERS.get(family) == "apt" else None,

@@ -89,6 +89,7 @@ def host(key: str, packages: t.Mapping[str, str] | None = None, **more: t.Any) -
         },
         "uid": 0,
         "python": "/usr/bin/python3",
+        "root_python": "/usr/bin/python3",
         "identity": {"machine_id": "5f3ab1c2"},
         "apt": {"sources": []} if manager == "apt" else None,
         "repositories": [],

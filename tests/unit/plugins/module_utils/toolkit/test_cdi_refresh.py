@@ -24,6 +24,7 @@ UNIT = "[Service]\nExecStart=/usr/bin/nvidia-ctk cdi generate\n"
 NEW_UNIT = f"[Service]\nExecStart=-/usr/bin/nvidia-ctk system create-device-nodes --control-devices\n{UNIT}"
 DROP_IN = owned.CDI_REFRESH_DROP_IN
 FRESH = {"path": "/var/run/cdi/nvidia.yaml", "driver_versions": [DRIVER], "uuids": ["GPU-1"], "ours": False}
+REFRESHES = f"refresh the CDI specification /var/run/cdi/nvidia.yaml for driver {DRIVER}"
 OURS = {"path": "/etc/cdi/gpufleet-nvidia.json", "driver_versions": [DRIVER], "uuids": ["GPU-1"], "ours": True}
 STATIC = {"path": "/etc/cdi/nvidia.yaml", "driver_versions": ["550.163.01"], "uuids": [], "ours": False}
 
@@ -102,9 +103,9 @@ def test_units_are_enabled(services: dict[str, t.Any], enable: list[str]) -> Non
 @pytest.mark.parametrize(
     ("files", "changes"),
     [
-        ({FRAGMENT: UNIT}, [f"write {DROP_IN}", "reload systemd"]),
+        ({FRAGMENT: UNIT}, [f"write {DROP_IN}", "reload systemd", REFRESHES]),
         ({FRAGMENT: UNIT, DROP_IN: cdi_refresh.DROP_IN}, []),
-        ({FRAGMENT: UNIT, DROP_IN: "[Service]\n"}, [f"write {DROP_IN}", "reload systemd"]),
+        ({FRAGMENT: UNIT, DROP_IN: "[Service]\n"}, [f"write {DROP_IN}", "reload systemd", REFRESHES]),
         # The unit of a newer version creates the nodes itself.
         ({DROP_IN: cdi_refresh.DROP_IN}, [f"remove {DROP_IN}", "reload systemd"]),
     ],

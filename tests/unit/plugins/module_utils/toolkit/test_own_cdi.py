@@ -27,6 +27,7 @@ def host(*specs: dict[str, t.Any], unit: t.Any = None, services: t.Any = None, *
     texts = {PROGRAM_FILE: files.get("program"), UNIT_FILE: files.get("unit_text")}
     return {
         "python": "/usr/bin/python3.11",
+        "root_python": "/usr/bin/python3.11",
         "cdi_specs": list(specs),
         "services": {**DOCKER, **({UNIT: unit} if unit else {})} if services is None else services,
         "files": {path: {"exists": text is not None, "content": text} for path, text in texts.items()},
@@ -153,3 +154,11 @@ def test_controller_without_the_binding_is_refused_before_any_change() -> None:
 )
 def test_removal_leaves_no_trace(seen: t.Any, besides: tuple[str, ...], changes: list[str]) -> None:
     assert own_cdi.removal(seen, besides).changes == changes
+
+
+def test_unit_of_root_runs_no_python_that_a_user_can_replace() -> None:
+    seen = {**host(), "python": "/home/alice/venv/bin/python"}
+    assert "ExecStart=/usr/bin/python3.11 -I" in written(seen)
+    done = plan({**seen, "root_python": None})
+    assert (done.changes, done.files) == ([], {})
+    assert "can replace /home/alice/venv/bin/python" in done.problems[0]
