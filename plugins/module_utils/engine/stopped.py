@@ -93,11 +93,18 @@ def _is_below(source: str, directory: str) -> bool:
     return source.startswith("/") and (os.path.realpath(source) + "/").startswith(directory + "/")
 
 
+# The package podman-docker links Docker's socket to this one.
+_PODMAN_SOCKET = "podman.sock"
+
+
 def is_socket_activated(path: str, root: str = "/") -> bool:
     """Return whether a connection to the socket at `path` would start its service.
 
-    This is the case if only the service manager listens on the socket.
+    This is the case if only the service manager listens on the socket. It does not count for Podman's socket, because
+    Podman has no daemon: its service ends after seconds, and a request is the only way to see that it is Podman.
     """
+    if os.path.basename(os.path.realpath(path)) == _PODMAN_SOCKET:
+        return False
     proc = os.path.join(root, "proc")
     listening = _listening(path, proc)
     if not listening:

@@ -69,6 +69,13 @@ def test_symbolic_links_are_followed(tmp_path):
     assert stopped.is_socket_activated(f"{tmp_path}/var/run/docker.sock", str(tmp_path))
 
 
+def test_podman_behind_dockers_socket_is_no_stopped_docker(tmp_path):
+    (tmp_path / "docker.sock").symlink_to(tmp_path / "podman.sock")
+    sockets(tmp_path, (tmp_path / "podman.sock", 7, True))
+    process(tmp_path, 1, "systemd", 7)
+    assert not stopped.is_socket_activated(f"{tmp_path}/docker.sock", str(tmp_path))
+
+
 def test_real_socket_table_is_read(tmp_path):
     path = str(tmp_path / "x.sock")
     with socket.socket(socket.AF_UNIX) as server:
