@@ -116,6 +116,23 @@ def test_converged_container_requires_two_module_calls(host):
     }
 
 
+@pytest.mark.parametrize(
+    ("differs", "check_mode", "given"),
+    [
+        (False, False, ["kept"]),
+        # Only a recreation for another reason gives the container the labels of this version.
+        (True, False, ["kept", "complete"]),
+        (True, True, ["kept"]),
+    ],
+)
+def test_container_of_an_earlier_version_gets_all_labels_with_its_next_recreation(host, differs, check_mode, given):
+    arguments = {"kept": {"labels": {}}, "complete": {"labels": {"gpufleet.exclusive": "false"}}}
+    host.answer(f"{PLANNER}:plan", {"plan": plan(module_args=arguments["kept"], complete_args=arguments["complete"])})
+    host.answer(DOCKER, {"changed": differs, "container": {}}, {"changed": True, "container": {}})
+    assert host.run(check_mode=check_mode)["changed"] is differs
+    assert [sent for key, sent in host.calls if key == DOCKER] == [arguments[name] for name in given]
+
+
 def test_reservation_is_released_at_the_end(host):
     host.answer(f"{PLANNER}:plan", {"plan": plan(token="t")}).answer(DOCKER, {"changed": True, "container": {}})
     assert host.run()["changed"]
