@@ -33,6 +33,14 @@ def running(host: Host, engine: str) -> int:
     return max(seen, sum(info.get(f"containers_{state}") or 0 for state in ("running", "paused")))
 
 
+def counted(host: Host, engine: str) -> str:
+    """Return the number of an engine's running or paused containers, with the names that are known."""
+    number, info = running(host, engine), host["engines"]["docker"]["info"] or {}
+    names = (info.get("container_names") or []) if engine == "docker" else []
+    more = ", ..." if len(names) < number else ""
+    return f"{number}: {', '.join(names)}{more}" if names else str(number)
+
+
 def kubernetes(host: Host) -> str | None:
     """Return what shows that Kubernetes uses this host, or None."""
     kubelet = host["services"].get("kubelet.service") or {}
@@ -78,8 +86,8 @@ def removal_problems(host: Host, packages: t.Collection[str], instead: str = "")
         if number and names:
             is_of_node = engine == "kubernetes" or (engine == "crio" and owner)
             found.append(
-                f"{', '.join(names)} cannot be removed: running containers of {TITLES[engine]} ({number}) need "
-                f"{'it' if len(names) == 1 else 'them'}. Nothing was changed. "
+                f"{', '.join(names)} cannot be removed: running containers of {TITLES[engine]} "
+                f"({counted(host, engine)}) need {'it' if len(names) == 1 else 'them'}. Nothing was changed. "
                 f"{leave if is_of_node else 'Stop these containers first.'}"
             )
     if owner and needs_runtime and not found:

@@ -63,6 +63,10 @@ class Image:
     user: str = ""
 
 
+# The first Docker with CDI: moby/moby, release notes of 25.0.
+FIRST_DOCKER_WITH_CDI = "25"
+
+
 def version_key(version: str | None) -> tuple[int, ...]:
     """Return the leading numbers of a version for comparisons ("26.1.5+dfsg1" → 26, 1, 5).
 

@@ -19,7 +19,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     docker_repository,
     kernel_modules,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import plain_version, version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import (
+    FIRST_DOCKER_WITH_CDI,
+    plain_version,
+    version_key,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
@@ -129,6 +133,23 @@ def plan(
     if any(vars(work).values()) or packages_record.is_unfinished(host, owned.ENGINE_RECORD):
         result.transaction = work
     return result
+
+
+def without_cdi(host: Host, request: Request, platforms: dict[str, t.Any], version: str | None) -> list[str]:
+    """Say that this Docker gives no GPUs to containers through CDI, and which variables change that."""
+    first = FIRST_DOCKER_WITH_CDI
+    if request.name != "docker" or not host.get("nvidia", {}).get("gpus"):
+        return []
+    if not version or version_key(version) >= version_key(first):
+        return []
+    text = (
+        f"Docker {plain_version(version)} does not support CDI (docker run --device nvidia.com/gpu=all), which "
+        f"requires Docker {first} or later"
+    )
+    has_other = "docker" in ((platforms.get(host["os"]["key"] or "") or {}).get("docker") or {})
+    if has_other and not coexistence.kubernetes(host):
+        text += ": set container_engine_source=docker and container_engine_replace=true"
+    return [text]
 
 
 def source_of(package: str, engine: t.Mapping[str, t.Any]) -> str | None:
@@ -367,7 +388,9 @@ def _remedy(case: _Case, candidates: list[str]) -> str:
     others = [source for source in SOURCES if source in case.engine and source not in candidates]
     if request.version or request.minimum_version:
         remedy = "Request another version"
-        return f"{remedy}, or set container_engine_source={others[0]}." if others else f"{remedy}."
+        # The role replaces an installed engine only on request.
+        replace = " and container_engine_replace=true" if case.found.package and not request.replace else ""
+        return f"{remedy}, or set container_engine_source={others[0]}{replace}." if others else f"{remedy}."
     return f"Set container_engine_source={others[0]}." if others else "Enable the repository that has it."
 
 

@@ -146,7 +146,8 @@ def plan(
     joins = [f"add {', '.join(members.add)} to group {docker_group.GROUP}"] if members.add else []
     result.changes = [*_package_changes(result.transaction), *unmasks, *config, *_starts(result.service), *joins]
     reasons = [*packages.reasons, _reason(result, host, service, found, packages), *notes, *members.reasons]
-    result.reason = "; ".join([*reasons, *coexistence.notes(host, request.name)])
+    cdi = [] if packages.problems else package_plan.without_cdi(host, request, platforms, result.version)
+    result.reason = "; ".join([*reasons, *coexistence.notes(host, request.name), *cdi])
     return result
 
 

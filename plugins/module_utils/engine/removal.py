@@ -108,7 +108,8 @@ def _check_containers(host: Host, name: str, result: Removal) -> None:
         # The kubelet starts stopped containers again.
         first = "Remove the node from the cluster" if coexistence.kubernetes(host) else "Stop the containers"
         result.problems.append(
-            f"{name} cannot be removed: its containers are running ({number}). Nothing was changed. {first} first."
+            f"{name} cannot be removed: its containers are running ({coexistence.counted(host, name)}). "
+            f"Nothing was changed. {first} first."
         )
 
 

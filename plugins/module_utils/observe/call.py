@@ -104,8 +104,8 @@ def observe(
     )
 
 
-def _ask(path: str, request: str) -> dict[str, Any] | None:
-    """Return the JSON object that a daemon sends on its socket, or None."""
+def _ask(path: str, request: str) -> Any:
+    """Return the JSON object or list that a daemon sends on its socket, or None."""
     if not os.path.exists(path):
         return None
     # These imports take time, so only a host with a daemon pays for them.
@@ -122,7 +122,7 @@ def _ask(path: str, request: str) -> dict[str, Any] | None:
         return None
     finally:
         connection.close()
-    return answer if isinstance(answer, dict) else None
+    return answer if isinstance(answer, (dict, list)) else None
 
 
 def _is_user(name: str) -> bool:

@@ -26,6 +26,7 @@ Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
 # systemd's default PATH for services, which dockerd has: systemd.exec(5).
 _PROGRAMS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+_MOST_NAMES = 10
 LARGEST_FILE = 256 * 1024
 DAEMON_JSON = docker_daemon_json.DEFAULT_PATH
 DAEMON_JSON_RECORD = record.state_path(record.DEFAULT_STATE_DIRECTORY, DAEMON_JSON)
@@ -46,6 +47,8 @@ def engines(host: dict, ask: Ask | None) -> dict:
     if ask and services.get("docker.service", {}).get("active_state") == "active":
         is_docker = api_server.server_of(ask("/run/docker.sock", "/version")) == api_server.DOCKER
         docker["info"] = _docker_info(ask("/run/docker.sock", "/info")) if is_docker else None
+        if docker["info"] and any(docker["info"][f"containers_{state}"] for state in ("running", "paused")):
+            docker["info"]["container_names"] = _container_names(ask("/run/docker.sock", "/containers/json"))
     return {
         "docker": docker,
         "podman": package("podman"),
@@ -60,6 +63,12 @@ def _docker_info(answer: dict | None) -> dict | None:
         return None
     info = read_info(answer)
     return {**info._asdict(), "runtimes": sorted(info.runtimes)}
+
+
+def _container_names(answer: object) -> list[str]:
+    """Return the names of some running or paused containers, which errors name."""
+    found = [container.get("Names") or [""] for container in answer] if isinstance(answer, list) else []
+    return sorted(filter(None, (names[0].lstrip("/") for names in found)))[:_MOST_NAMES]
 
 
 def daemon_json(root: str, file: dict, record_file: dict, run: Run) -> dict:

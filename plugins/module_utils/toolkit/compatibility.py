@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import FIRST_DOCKER_WITH_CDI, version_key
 
 # The isolations of containers, as in module gpu_container.
 CDI, DEVICE_REQUESTS, RUNTIME = "cdi", "device_requests", "runtime"
@@ -28,7 +28,7 @@ class CdiSupport(t.NamedTuple):
 # container-toolkit/cdi-support.md there for Podman, moby/moby, release notes of 25.0 for Docker, and
 # NVIDIA/k8s-device-plugin, docs/cdi.md (1b826acc6) for containerd and CRI-O.
 ENGINES = {
-    "docker": CdiSupport("25", "26.1"),
+    "docker": CdiSupport(FIRST_DOCKER_WITH_CDI, "26.1"),
     "podman": CdiSupport("4.1", "5.1"),
     "containerd": CdiSupport("1.7", "1.7.16"),
     "crio": CdiSupport("1.24", "1.30"),

@@ -106,8 +106,9 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
     number = coexistence.running(host, "docker")
     if number and (result.packages or result.revokes):
         result.problems.append(
-            f"NVIDIA's container toolkit cannot be removed: containers of Docker are running ({number}), and those "
-            "with runtime nvidia need it. Nothing was changed. Stop the containers first."
+            "NVIDIA's container toolkit cannot be removed: containers of Docker are running "
+            f"({coexistence.counted(host, 'docker')}), and those with runtime nvidia need it. Nothing was changed. "
+            "Stop the containers first."
         )
     result.cri = cri_plan.removal(host, restart_policy)
     result.problems += result.cri.problems

@@ -440,6 +440,35 @@ def test_engine_of_another_origin_is_replaced_on_request() -> None:
     assert done.reason.startswith("docker 20.10.24 from the distribution is replaced")
 
 
+@pytest.mark.parametrize(
+    ("key", "packages", "variables", "gpus", "says"),
+    [
+        ("debian-12", IO, {}, True, True),
+        ("debian-12", {}, {}, True, True),
+        ("debian-12", IO, {}, False, False),
+        (
+            "debian-12",
+            {"containerd": "1.6.20", "runc": "1.1.5", **IO},
+            {"source": "docker", "replace": True},
+            True,
+            False,
+        ),
+        ("debian-13", {}, {}, True, False),
+    ],
+)
+def test_docker_without_cdi_names_the_variables(
+    key: str, packages: dict[str, str], variables: dict[str, t.Any], gpus: bool, says: bool
+) -> None:
+    seen = host(key, packages)
+    seen["nvidia"] = {**seen.get("nvidia", {}), "gpus": ["0000:3b:00.0"] if gpus else []}
+    reason = answered(seen, offers(key), **variables).reason
+    way = (
+        "does not support CDI (docker run --device nvidia.com/gpu=all), which requires Docker 25 or later: set "
+        "container_engine_source=docker and container_engine_replace=true"
+    )
+    assert (way in reason) is says
+
+
 def test_engine_without_a_package_is_never_replaced() -> None:
     unit = {"docker.service": {"load_state": "loaded", "active_state": "active", "fragment_path": "/etc/x.service"}}
     seen = host("el-9", services=unit)
@@ -627,7 +656,12 @@ def test_downgrade_of_containerd_needs_stopped_containers(
     [
         ("ubuntu-24.04", {"moby-engine": "27.0.1-1"}, {"minimum_version": "28"}, "(package moby-engine) is installed"),
         ("el-9", RPM_CE, {"source": "preinstalled", "version": "29.1.2"}, "or set container_engine_source."),
-        ("debian-12", IO, {"minimum_version": "25"}, "or set container_engine_source=docker."),
+        (
+            "debian-12",
+            IO,
+            {"minimum_version": "25"},
+            "or set container_engine_source=docker and container_engine_replace=true.",
+        ),
         # Docker's repository does not support the platform.
         ("amazon-2023", DEB_CE, {"minimum_version": "29"}, "docker 28.5.1 (package docker-ce) is installed"),
         ("debian-12", DEB_CE, {"source": "preinstalled", "version": "29"}, "docker 28.5.1 (package docker-ce) is ins"),
@@ -720,6 +754,13 @@ def test_podman_and_docker_stay_together_on_enterprise_linux_9() -> None:
             {**IO},
             {"containers": {"docker": 1}},
             "docker.io cannot be removed: running containers of Docker (1) need it",
+        ),
+        (
+            "debian-12",
+            {**IO},
+            {"info": {"containers_running": 2, "container_names": ["db", "trainer"]}},
+            "docker.io cannot be removed: running containers of Docker (2: db, trainer) need it. Nothing was changed. "
+            "Stop these containers first.",
         ),
         ("debian-12", {"podman": "4", "runc": "1"}, {"containers": {"podman": 1}}, "runc cannot be removed"),
         ("debian-12", {"podman": "4", "crun": "1", "runc": "1"}, {"containers": {"podman": 1}}, None),

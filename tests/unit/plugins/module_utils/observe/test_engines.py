@@ -29,3 +29,19 @@ def test_package_of_docker(manager, name, found):
 def test_package_of_containerd(name):
     host = {"os": {"package_manager": "apt"}, "packages": {name: {"version": "1.7.27-1"}}, "services": {}}
     assert engines.engines(host, None)["containerd"] == {"package": name, "version": "1.7.27-1"}
+
+
+@pytest.mark.parametrize(("running", "paused", "names"), [(1, 0, ["trainer"]), (0, 1, ["trainer"]), (0, 0, None)])
+def test_names_of_containers_are_read_only_if_some_are_running(running, paused, names):
+    answers = {
+        "/version": {"Platform": {"Name": "Docker Engine - Community"}, "Components": [{"Name": "Engine"}]},
+        "/info": {"ContainersRunning": running, "ContainersPaused": paused},
+        "/containers/json": [{"Names": ["/trainer", "/proxy/trainer"]}],
+    }
+    host = {
+        "os": {"package_manager": "apt"},
+        "packages": {"docker.io": {"version": "20.10.24"}},
+        "services": {"docker.service": {"active_state": "active"}},
+    }
+    info = engines.engines(host, lambda _socket, path: answers[path])["docker"]["info"]
+    assert info.get("container_names") == names
