@@ -170,12 +170,13 @@ host:
         pci_devices: []
     kernel:
       description:
-        - The C(running) release, the release of the C(next_boot), and C(kernels), newest first, each with C(release),
-          C(bootable), C(headers) (whether modules can be built for it) and C(nvidia_module) (C(path), C(version),
-          C(flavor), C(signer), C(built_for), and C(vermagic_mismatch), null if the kernel accepts the version magic),
-          null if modprobe would find no module.
+        - The C(running) release, the release of the C(next_boot), why it is only a guess (C(next_boot_unknown), null if
+          the boot loader determines it), and C(kernels), newest first, each with C(release), C(bootable), C(headers)
+          (whether modules can be built for it) and C(nvidia_module) (C(path), C(version), C(flavor), C(signer),
+          C(built_for), and C(vermagic_mismatch), null if the kernel accepts the version magic), null if modprobe would
+          find no module.
       type: dict
-      sample: {running: 6.1.0-49-amd64, next_boot: 6.1.0-49-amd64, kernels: []}
+      sample: {running: 6.1.0-49-amd64, next_boot: 6.1.0-49-amd64, next_boot_unknown: null, kernels: []}
     dkms:
       description:
         - NVIDIA's DKMS modules (C(name), C(version)) and the state per kernel, C(built) or C(installed).

@@ -109,6 +109,8 @@ class Kernels(TypedDict):
 
     running: str
     next_boot: str
+    # Why the next kernel is only a guess.
+    next_boot_unknown: str | None
     kernels: list[Kernel]
 
 

@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import packa
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.secure_boot import DKMS_KEY, UBUNTU_KEY
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def is_trusted(host: Host, signer: str | None) -> bool:
 def needs_signed(case: Case) -> bool:
     """Return whether the kernel loads only signed modules, and does not trust a key for those built on the host."""
     state, request = case.host["secure_boot"], case.request
-    is_enforced = state["enabled"] or state["signatures_enforced"]
+    is_enforced = secure_boot.is_enforced(state)
     may_build = request.secure_boot_key_enrolled or request.module_build == "dkms" or _keys_for_builds(case.host)
     return bool(is_enforced and not may_build)
 
@@ -202,7 +203,7 @@ def _keys_for_builds(host: Host) -> list[str]:
 def check_secure_boot(case: Case, data: dict) -> None:
     """Refuse modules that the kernel would not load, before they are built."""
     state = case.host["secure_boot"]
-    if not (state["enabled"] or state["signatures_enforced"]) or case.result.signed:
+    if not secure_boot.is_enforced(state) or case.result.signed:
         return
     trusted = _keys_for_builds(case.host)
     if trusted:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.module_choice import is_trusted
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -54,7 +55,7 @@ def _obstacle(host: Host, policy: str, is_controller: bool, ids: list[str]) -> s
             f"module of {library} for that kernel first"
         )
     signer, secure = module.get("signer"), host["secure_boot"]
-    if (secure["enabled"] or secure["signatures_enforced"]) and not is_trusted(host, signer):
+    if secure_boot.is_enforced(secure) and not is_trusted(host, signer):
         signed = f"signed by {signer}, which this machine does not trust" if signer else "not signed"
         return f"Secure Boot is enabled, and the NVIDIA module of kernel {upcoming} is {signed}: it would not load"
     last = _last_attempt(host)
@@ -82,4 +83,24 @@ def _last_attempt(host: Host) -> dict | None:
 
 def attempt(host: Host, ids: list[str]) -> str:
     """Return the record of a reboot attempt, which the role writes before it reboots."""
-    return json.dumps({"boot": host["identity"]["boot"], "reasons": ids}, indent=2) + "\n"
+    record = {"boot": host["identity"]["boot"], "reasons": ids, "kernel": host["kernel"]["next_boot"]}
+    return json.dumps(record, indent=2) + "\n"
+
+
+def notes(host: Host) -> list[str]:
+    """Return what is uncertain about the kernel that boots next, and whether the last reboot started another one."""
+    kernel, last = host["kernel"], _last_attempt(host)
+    found = []
+    unknown = kernel.get("next_boot_unknown")
+    if unknown:
+        found.append(
+            f"The kernel that boots next cannot be predicted: {unknown}. The role assumes {kernel['next_boot']}"
+        )
+    predicted = (last or {}).get("kernel")
+    has_rebooted = last is not None and last.get("boot") != host["identity"]["boot"]
+    if has_rebooted and isinstance(predicted, str) and predicted != kernel["running"]:
+        found.append(
+            f"After its reboot, the role expected kernel {predicted}, but kernel {kernel['running']} is running. Check "
+            "the default entry of the boot loader"
+        )
+    return found

@@ -1,16 +1,20 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The kernel that boots next: the boot loader's default, or the newest bootable kernel."""
+"""The kernel that boots next: the answer of the host's boot loader, or a guess that is marked as one.
+
+The tools of the boot loader decide (grubby, bootctl), else the files that the boot loader itself reads.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.assignments import shell_assignments
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, whole_number
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import loader_entries, systemd_boot
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host.grub import Grub, kernel_names
 
 _IMAGES = (
     "boot/vmlinuz-{0}",
@@ -19,12 +23,7 @@ _IMAGES = (
     "lib/modules/{0}/vmlinuz",
     "usr/lib/modules/{0}/vmlinuz",
 )
-_GRUB_MENUS = ("/boot/grub2/grub.cfg", "/boot/grub/grub.cfg")
-_LOADER_ENTRIES = "/boot/loader/entries"
-_GRUB_ENVIRONMENTS = ("/boot/grub2/grubenv", "/boot/grub/grubenv")
-_ENTRY = re.compile(r"^\s*(menuentry|submenu)\s+(?:'([^']*)'|\"([^\"]*)\")(.*)\{\s*$")
-_ID = re.compile(r"(?:\$menuentry_id_option|--id)[ =]+(?:'([^']*)'|\"([^\"]*)\"|(\S+))")
-_KERNEL = re.compile(r"^\s*linux(?:efi|16)?\s+(\S+)")
+_GRUBBY = ("/usr/sbin/grubby", "/sbin/grubby", "/usr/bin/grubby")
 
 
 def bootable(root: str) -> list[str]:
@@ -32,108 +31,85 @@ def bootable(root: str) -> list[str]:
     return [name for name in listing(root, "/lib/modules") if any(exists(root, path.format(name)) for path in _IMAGES)]
 
 
-def next_boot(root: str, releases: list[str]) -> str | None:
+def next_boot(root: str, releases: list[str], run=None) -> str | None:
     """Return the release that boots next, or None if `releases` is empty."""
-    if not releases:
-        return None
-    environment: dict[str, str] = {}
-    for path in _GRUB_ENVIRONMENTS:
-        environment = shell_assignments(read_text(root, path))
-        if environment:
-            break
-    settings = _grub_settings(root)
-    default = settings.get("GRUB_DEFAULT", "0")
-    entries = [environment.get("next_entry", "")]
-    if exists(root, _LOADER_ENTRIES) or default == "saved":
-        entries.append(environment.get("saved_entry", ""))
-    if default not in ("0", "saved"):
-        entries.append(default)
-    menu = next((_grub_menu(text) for text in (read_text(root, path) for path in _GRUB_MENUS) if text), [])
-    # GRUB boots the first entry by default, or if it does not find the configured one.
-    for entry in [*entries, "0"]:
-        release = _release_of(root, entry, releases) or _release_in_menu(menu, entry, releases)
+    return predict(root, releases, run)["release"]
+
+
+def predict(root: str, releases: list[str], run=None) -> dict:
+    """Return the `release` that boots next, and why it is only a guess (`unknown`), or None if the boot loader decided.
+
+    `run` runs the tools of the boot loader. Without it, only files are read.
+    """
+    if len(releases) < 2:
+        return {"release": releases[0] if releases else None, "unknown": None}
+    grub = Grub(root)
+    if systemd_boot.is_used(root, bool(grub.text)):
+        release, unknown = _of_systemd_boot(root, releases, run)
+    elif grub.exists:
+        release, unknown = _of_grub(root, grub, releases, run)
+    else:
+        release, unknown = None, "the host has no configuration of GRUB or systemd-boot"
+    return {"release": release or max(releases, key=natural_key), "unknown": unknown}
+
+
+def _of_systemd_boot(root: str, releases: list[str], run) -> tuple[str | None, str | None]:
+    # bootctl's default does not include the entry for one boot.
+    asked = None if systemd_boot.once(root) else systemd_boot.default_of_bootctl(root, run)
+    entry = asked or systemd_boot.default(root)
+    if entry is None:
+        return None, "systemd-boot has no entry that boots a kernel"
+    names = loader_entries.releases(entry)
+    release = _match([*names, str(entry.get("id", ""))], releases)
+    return release, None if release else f"systemd-boot boots {entry.get('id')}, which is no installed kernel"
+
+
+def _of_grub(root: str, grub: Grub, releases: list[str], run) -> tuple[str | None, str | None]:
+    obstacle = grub.obstacle()
+    is_once = bool(grub.environment.get("next_entry"))
+    if grub.uses_entries and not is_once and obstacle is None:
+        release = _of_grubby(root, releases, run)
         if release:
-            return release
-    return max(releases, key=natural_key)
+            return release, None
+    if not grub.menu:
+        return _of_names(grub, releases)
+    entries = [entry for entry in (grub.selected(path) for path in grub.defaults()[:1]) if entry is not None]
+    # GRUB boots the first entry if it does not find the configured one.
+    first = grub.selected("0")
+    entry = entries[0] if entries else first
+    release = _match(kernel_names(root, entry), releases) if entry else None
+    if release or entry is None:
+        return release, obstacle
+    fallback = _match(kernel_names(root, first), releases) if first else None
+    title = entry["title"] or entry["id"]
+    return fallback, obstacle or f"GRUB's default entry '{title}' boots no installed kernel"
 
 
-def _grub_settings(root: str) -> dict[str, str]:
-    settings = shell_assignments(read_text(root, "/etc/default/grub"))
-    for name in listing(root, "/etc/default/grub.d"):
-        if name.endswith(".cfg"):
-            settings.update(shell_assignments(read_text(root, f"/etc/default/grub.d/{name}")))
-    return settings
-
-
-def _release_of(root: str, entry: str, releases: list[str]) -> str | None:
-    if not entry:
+def _of_grubby(root: str, releases: list[str], run) -> str | None:
+    program = next((path for path in _GRUBBY if exists(root, path)), None)
+    if program is None or run is None:
         return None
-    if entry.isdecimal() and exists(root, _LOADER_ENTRIES):
-        return _numbered_loader_entry(root, whole_number(entry), releases)
-    loader = _fields(read_text(root, f"{_LOADER_ENTRIES}/{entry}.conf"))
-    if loader.get("version") in releases:
-        return loader["version"]
-    named = [release for release in releases if re.search(rf"(?<![\w.]){re.escape(release)}(?![\w.])", entry)]
-    return max(named, key=len) if named else None
+    rc, out, _err = run([program, "--default-kernel"])
+    return _match([os.path.basename(out.strip())], releases) if rc == 0 else None
 
 
-def _numbered_loader_entry(root: str, number: int, releases: list[str]) -> str | None:
-    """Return the release of a boot loader entry by its number. GRUB lists the newest version first."""
-    files = [name for name in listing(root, _LOADER_ENTRIES) if name.endswith(".conf")]
-    versions = [_fields(read_text(root, f"{_LOADER_ENTRIES}/{name}")).get("version", "") for name in files]
-    listed = sorted(versions, key=natural_key, reverse=True)
-    return listed[number] if number < len(listed) and listed[number] in releases else None
+def _of_names(grub: Grub, releases: list[str]) -> tuple[str | None, str | None]:
+    """Return the kernel that the name of the default entry contains, where no menu can be read."""
+    for path in grub.defaults():
+        named = [name for name in releases if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", path)]
+        if named:
+            return max(named, key=len), None
+    return None, "GRUB's menu cannot be read"
 
 
-def _release_in_menu(menu: list[dict], entry: str, releases: list[str]) -> str | None:
-    kernel = _menu_kernel(menu, entry) if entry else None
-    return next((release for release in releases if kernel and kernel.endswith(f"-{release}")), None)
-
-
-def _grub_menu(text: str) -> list[dict]:
-    """Return the entries of grub.cfg in order: `title`, `id`, `kernel` (file name) and `entries` of a submenu."""
-    top: list[dict] = []
-    stack: list[dict | None] = []
-    for line in text.splitlines():
-        match = _ENTRY.match(line)
-        parent = next((entry for entry in reversed(stack) if entry is not None), None)
-        if match:
-            identity = _ID.search(match.group(4))
-            entry: dict = {
-                "title": match.group(2) or match.group(3) or "",
-                "id": next(filter(None, identity.groups()), None) if identity else None,
-                "kernel": None,
-                "entries": [],
-            }
-            (parent["entries"] if parent else top).append(entry)
-            stack.append(entry)
-        elif line.rstrip().endswith("{"):
-            stack.append(None)  # a function
-        elif line.strip() == "}" and stack:
-            stack.pop()
-        elif parent is not None and _KERNEL.match(line):
-            parent["kernel"] = os.path.basename(_KERNEL.match(line).group(1))  # type: ignore[union-attr]
-    return top
-
-
-def _menu_kernel(menu: list[dict], path: str) -> str | None:
-    """Return the kernel file of the entry at `path`: numbers, titles or IDs joined by `>`, such as 0 or 1>2."""
-    entries, selected = menu, None
-    for step in path.split(">"):
-        if step.isdecimal():
-            selected = entries[whole_number(step)] if whole_number(step) < len(entries) else None
-        else:
-            selected = next((entry for entry in entries if step in (entry["title"], entry["id"])), None)
-        if selected is None:
-            return None
-        entries = selected["entries"]
-    # The default of a submenu is its first entry.
-    while selected is not None and selected["entries"]:
-        selected = selected["entries"][0]
-    return selected["kernel"] if selected else None
-
-
-def _fields(text: str | None) -> dict[str, str]:
-    """Read the `name value` lines of a boot loader entry."""
-    pairs = (line.split(None, 1) for line in (text or "").splitlines() if not line.startswith("#"))
-    return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
+def _match(names: list[str], releases: list[str]) -> str | None:
+    """Return the release that one of these names is, or that it ends with: vmlinuz-6.1.0-9-amd64."""
+    for name in filter(None, names):
+        found = [
+            release
+            for release in releases
+            if name == release or re.search(rf"[-_]{re.escape(release)}(?:\.efi|\.conf)?$", name)
+        ]
+        if found:
+            return max(found, key=len)
+    return None

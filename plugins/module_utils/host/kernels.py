@@ -18,13 +18,18 @@ Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
 
 def read(root: str, running: str, run: Run) -> dict:
-    """Return the `running` kernel, the kernel of the `next_boot`, and all `kernels`, newest first."""
+    """Return the `running` kernel, the kernel of the `next_boot`, and all `kernels`, newest first.
+
+    `next_boot_unknown`: why the kernel of the next boot is only a guess, or None.
+    """
     bootable = boot.bootable(root)
-    upcoming = boot.next_boot(root, bootable) or running
+    predicted = boot.predict(root, bootable, run)
+    upcoming = predicted["release"] or running
     releases = sorted({running, upcoming, *bootable}, key=natural_key, reverse=True)
     return {
         "running": running,
         "next_boot": upcoming,
+        "next_boot_unknown": predicted["unknown"],
         "kernels": [
             {
                 "release": release,

@@ -12,13 +12,33 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import e
 # The keys with which DKMS signs modules. Ubuntu has its own.
 UBUNTU_KEY = "/var/lib/shim-signed/mok/MOK.der"
 DKMS_KEY = "/var/lib/dkms/mok.pub"
-_VARIABLE = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+_VARIABLES = "/sys/firmware/efi/efivars"
+_VARIABLE = f"{_VARIABLES}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+_SETUP_MODE = f"{_VARIABLES}/SetupMode-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+_SHIM_DISABLED = f"{_VARIABLES}/MokSBStateRT-605dab50-e046-4300-abb6-3dd810dd8b23"
 
 
 def is_enabled(root: str) -> bool | None:
-    """Return whether Secure Boot is enabled, or None without UEFI variables."""
-    variable = read_bytes(root, _VARIABLE, 5)
+    """Return whether Secure Boot is enabled, or None without UEFI variables.
+
+    Like the kernel, regard it as disabled in the firmware's setup mode, and if its validation is disabled in shim
+    (mokutil --disable-validation).
+    """
+    enabled = _flag(root, _VARIABLE)
+    return False if enabled and (_flag(root, _SETUP_MODE) or _flag(root, _SHIM_DISABLED)) else enabled
+
+
+def _flag(root: str, path: str) -> bool | None:
+    variable = read_bytes(root, path, 5)
     return variable[4] == 1 if variable is not None and len(variable) == 5 else None
+
+
+def is_enforced(state) -> bool:
+    """Return whether the kernel loads only modules with a trusted signature.
+
+    The kernel's own answer (lockdown, sig_enforce) counts. Only where it cannot be read, Secure Boot decides.
+    """
+    return bool(state["signatures_enforced"] or (state["lockdown"] is None and state["enabled"]))
 
 
 def read(root: str) -> dict:

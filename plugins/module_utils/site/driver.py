@@ -66,7 +66,7 @@ def present(
         "version": host["driver"]["loaded"] or host["driver"]["library"],
         "flavor": host["driver"]["kernel_module_flavor"] or result.flavor,
         "source": result.source,
-        "reasons": result.reasons,
+        "reasons": [*result.reasons, *(reboot.notes(host) if result.action != "none" else [])],
         "reboot_required_reasons": decision["reasons"],
         "not_rebooted_because": decision["why_not"],
     }

@@ -112,6 +112,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         "kernel": {
             "running": kernel,
             "next_boot": upcoming,
+            "next_boot_unknown": changes.pop("next_boot_unknown", None),
             "kernels": [
                 {
                     "release": release,

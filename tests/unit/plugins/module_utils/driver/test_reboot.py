@@ -59,6 +59,8 @@ GATE = [
     ("unsigned", "when_required", False, {"secure_boot": SECURE}, False, "is not signed"),
     ("signed, untrusted key", "when_required", False, {"secure_boot": SECURE, "kernel_": module(signer="DKMS key")},
      False, "signed by DKMS key, which this machine does not trust"),
+    ("unsigned, but the kernel does not enforce signatures", "when_required", False,
+     {"secure_boot": {**SECURE, "lockdown": "none"}}, True, ""),
     ("signed, trusted key", "when_required", False,
      {"secure_boot": SECURE, "kernel_": module(signer="Debian Secure Boot CA")}, True, ""),
 ]  # fmt: skip
@@ -125,7 +127,28 @@ def test_damaged_reboot_record_is_ignored(content):
 def test_reboot_record_has_boot_and_reasons():
     there = upgraded()
     ids = reboot.decision(there, "when_required", False)["ids"]
-    assert json.loads(reboot.attempt(there, ids)) == {"boot": "0f6e2b3c/4", "reasons": ids}
+    assert json.loads(reboot.attempt(there, ids)) == {"boot": "0f6e2b3c/4", "reasons": ids, "kernel": K12}
+
+
+@pytest.mark.parametrize(
+    ("boot", "kernel", "words"),
+    [
+        ("another/4", "6.1.0-56-amd64", [f"expected kernel 6.1.0-56-amd64, but kernel {K12} is running"]),
+        ("another/4", K12, []),
+        ("0f6e2b3c/4", "6.1.0-56-amd64", []),
+        ("another/4", None, []),
+    ],
+)
+def test_another_kernel_than_predicted_is_reported_after_the_reboot(boot, kernel, words):
+    content = json.dumps({"boot": boot, "reasons": [], "kernel": kernel})
+    found = reboot.notes(upgraded(files={owned.DRIVER_REBOOT_MARKER: {"exists": True, "content": content}}))
+    assert len(found) == len(words)
+    assert all(word in text for word, text in zip(words, found))
+
+
+def test_unknown_next_kernel_is_reported():
+    (text,) = reboot.notes(host("debian-12", next_boot_unknown="GRUB's menu cannot be read"))
+    assert "cannot be predicted: GRUB's menu cannot be read" in text
 
 
 REASONS = [

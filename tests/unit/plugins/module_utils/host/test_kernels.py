@@ -55,10 +55,10 @@ NEXT_BOOT = {
     ),
     "boot loader entries by number": (
         {
-            **{f"boot/loader/entries/a-{name}.conf": f"title x\nversion {name}\n" for name in (OLD, MIDDLE, NEW)},
+            **{f"boot/loader/entries/{n}.conf": f"title x\nversion {v}\n" for n, v in zip("cab", (OLD, MIDDLE, NEW))},
             "boot/grub2/grubenv": "saved_entry=2\n",
         },
-        OLD,
+        MIDDLE,
     ),
     "the newest by number, not by letter": ({}, NEW),
     "GRUB_DEFAULT=0": ({"etc/default/grub": "GRUB_DEFAULT=0\n"}, NEW),
@@ -92,6 +92,78 @@ NEXT_BOOT = {
         NEW,
     ),
 }
+
+
+IMAGE, OWN = "7d0c41f5a2b84e6f9135c7e8d20b6a41", "b41e9c07d3fa4a58a6c2e1f0975d8b33"
+TWO_MACHINES = {
+    f"boot/loader/entries/{machine}-{release}.conf": f"title x\nversion {release}\nlinux /vmlinuz-{release}\n"
+    for machine, release in ((IMAGE, MIDDLE), (OWN, NEW))
+}
+SAVED = {"boot/grub2/grub.cfg": 'set default="${saved_entry}"\nblscfg\n'}
+
+
+def generated(default: str, *releases: str) -> str:
+    """Return grub.cfg as grub-mkconfig writes it."""
+    head = 'if [ "${next_entry}" ] ; then\n   set default="${next_entry}"\nelse\n   set default="@"\nfi\n'.replace(
+        "@", default
+    )
+    return head + grub_cfg(*releases)
+
+
+DECIDED = {
+    "entries of two machines": ({**TWO_MACHINES, **SAVED}, "", MIDDLE),
+    "grubby": ({**TWO_MACHINES, **SAVED, "usr/sbin/grubby": ""}, f"/boot/vmlinuz-{NEW}\n", NEW),
+    "menu without the entries": ({**TWO_MACHINES, "boot/grub2/grub.cfg": generated("0", OLD, NEW)}, "", OLD),
+    "a pin without its submenu": ({"boot/grub/grub.cfg": generated("gnulinux-1-advanced", NEW, MIDDLE)}, "", NEW),
+    "a change without update-grub": (
+        {"boot/grub/grub.cfg": generated("0", NEW, OLD), "etc/default/grub": "GRUB_DEFAULT='1>1'\n"}, "", NEW
+    ),
+    "systemd-boot's default": (
+        {
+            "boot/loader/loader.conf": "timeout 3\ndefault *-6.1.0-47-*\n",
+            **{f"boot/loader/entries/m-{r}.conf": f"version {r}\nlinux /m/{r}/linux\n" for r in (OLD, MIDDLE, NEW)},
+        },
+        "", MIDDLE,
+    ),
+    "bootctl": (
+        {"boot/loader/loader.conf": "default x\n", "usr/bin/bootctl": ""},
+        f'[{{"id": "a", "isDefault": false}}, {{"id": "b", "isDefault": true, "linux": "/m/{OLD}/linux"}}]',
+        OLD,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "answer", "expected"), DECIDED.values(), ids=DECIDED)
+def test_the_boot_loader_decides(tmp_path, files, answer, expected):
+    tree = Tree(tmp_path, MIDDLE)
+    for release in (OLD, MIDDLE, NEW):
+        tree.file(f"lib/modules/{release}/modules.builtin")
+        tree.file(f"boot/vmlinuz-{release}")
+    for path, content in files.items():
+        tree.file(path, content)
+    seen = kernels.read(tree.root, MIDDLE, lambda argv: (0 if answer else 1, answer, ""))
+    assert (seen["next_boot"], seen["next_boot_unknown"]) == (expected, None)
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({}, "no configuration of GRUB or systemd-boot"),
+        ({"boot/grub/grub.cfg": generated("0", "5.10.0-1-amd64")}, "boots no installed kernel"),
+        ({"boot/grub/grub.cfg": generated("${mine}", NEW)}, "computes the default entry"),
+        ({"boot/loader/loader.conf": "default x\n"}, "systemd-boot has no entry"),
+    ],
+)
+def test_a_guess_is_marked(tmp_path, files, words):
+    tree = Tree(tmp_path, MIDDLE)
+    for release in (MIDDLE, NEW):
+        tree.file(f"lib/modules/{release}/modules.builtin")
+        tree.file(f"boot/vmlinuz-{release}")
+    for path, content in files.items():
+        tree.file(path, content)
+    seen = kernels.read(tree.root, MIDDLE, lambda argv: (1, "", ""))
+    assert seen["next_boot"] == NEW
+    assert words in seen["next_boot_unknown"]
 
 
 @pytest.mark.parametrize(("files", "expected"), NEXT_BOOT.values(), ids=NEXT_BOOT)

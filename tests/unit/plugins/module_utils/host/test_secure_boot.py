@@ -13,6 +13,21 @@ SECURE = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b
 
 
 @pytest.mark.parametrize(
+    ("variable", "enabled"),
+    [
+        ("MokSBStateRT-605dab50-e046-4300-abb6-3dd810dd8b23", False),
+        ("SetupMode-8be4df61-93ca-11d2-aa0d-00e098032b8c", False),
+        ("Other-8be4df61-93ca-11d2-aa0d-00e098032b8c", True),
+    ],
+)
+def test_disabled_validation_and_setup_mode_disable_secure_boot(tmp_path, variable, enabled):
+    tree = Tree(tmp_path, "6.1.0-47-amd64")
+    tree.file(SECURE, b"\x06\x00\x00\x00\x01")
+    tree.file(f"sys/firmware/efi/efivars/{variable}", b"\x06\x00\x00\x00\x01")
+    assert secure_boot.is_enabled(tree.root) is enabled
+
+
+@pytest.mark.parametrize(
     ("content", "enabled"),
     [(b"\x06\x00\x00\x00\x01", True), (b"\x06\x00\x00\x00\x00", False), (b"", None), (None, None)],
 )

@@ -65,7 +65,7 @@ def test_driver_in_use_is_replaced_by_a_reboot():
     assert (part["plan"]["acts"], part["plan"]["reboot"]["go"]) == (False, True)
     assert part["plan"]["next_loaded"] == VERSION
     record = json.loads(part["plan"]["reboot"]["attempt"])
-    assert record == {"boot": "0f6e2b3c/4", "reasons": ["library_differs", "module_differs"]}
+    assert record == {"boot": "0f6e2b3c/4", "reasons": ["library_differs", "module_differs"], "kernel": KERNEL}
 
 
 KEPT = [
