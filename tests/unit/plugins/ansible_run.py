@@ -1,11 +1,12 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run ansible-playbook for a test, without the 0.7 s that each start needs to import Ansible."""
+"""Run ansible or ansible-playbook for a test, without the 0.7 s that each start needs to import Ansible."""
 
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import shutil
@@ -19,6 +20,16 @@ SERVER = Path(__file__).with_name("ansible_server.py")
 # One server for each set of Ansible's settings, which Ansible reads when it is imported. Most tests share a server:
 # their roles, modules and plugins lie beside the playbook, in roles, library, action_plugins and callback_plugins.
 _servers: dict[tuple, subprocess.Popen[str]] = {}
+
+
+@functools.cache
+def no_configuration() -> str:
+    """Return the path of an empty ansible.cfg, for a test that must not depend on that of the project."""
+    directory = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    path = Path(directory, "ansible.cfg")
+    path.touch()
+    return str(path)
 
 
 def _server(environment: Mapping[str, str], directory: Path) -> subprocess.Popen[str]:
@@ -45,19 +56,18 @@ def _server(environment: Mapping[str, str], directory: Path) -> subprocess.Popen
 def run(
     argv: Iterable[str], *, env: Mapping[str, str] | None = None, cwd: str | Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command ansible-playbook. Return its exit status and its output, as subprocess.run() does."""
+    """Run the command ansible or ansible-playbook. Return its status and its output, as subprocess.run() does."""
     environment = dict(os.environ if env is None else env)
     program, *arguments = argv
-    assert program == "ansible-playbook"
     place = Path(cwd or Path.cwd())
     server = _server(environment, place)
     with tempfile.TemporaryDirectory() as directory:
         output = [Path(directory, name) for name in ("stdout", "stderr")]
-        order = {"arguments": arguments, "environment": environment, "directory": str(place),
+        order = {"command": program, "arguments": arguments, "environment": environment, "directory": str(place),
                  "stdout": str(output[0]), "stderr": str(output[1])}  # fmt: skip
         server.stdin.write(json.dumps(order) + "\n")
         server.stdin.flush()
         status = server.stdout.readline()
-        assert status, "the process that runs ansible-playbook for tests ended"
+        assert status, "the process that runs Ansible for tests ended"
         texts = [path.read_text(encoding="utf-8") for path in output]
     return subprocess.CompletedProcess([program, *arguments], int(status), *texts)

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The program behind `ansible_run`: imports Ansible once, then forks a process for each run of ansible-playbook.
+"""The program behind `ansible_run`: imports Ansible once, then forks a process for each run of one of its commands.
 
-It reads one JSON object a line from standard input: the arguments, the environment, the directory and two files for the
-output of a run. It writes the exit status of each run as one line.
+It reads one JSON object a line from standard input: the command, its arguments, the environment, the directory and two
+files for the output of a run. It writes the exit status of each run as one line.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import sys
 import traceback
 
+from ansible.cli.adhoc import AdHocCLI
 from ansible.cli.playbook import PlaybookCLI
 from ansible.executor import module_common, playbook_executor, task_executor, task_queue_manager, task_result
 from ansible.plugins import loader
@@ -27,8 +28,11 @@ IMPORTED = (
 )  # fmt: skip
 
 
+COMMANDS = {"ansible": AdHocCLI, "ansible-playbook": PlaybookCLI}
+
+
 def perform(run: dict) -> int:
-    """Run ansible-playbook in this process. Return its exit status."""
+    """Run a command in this process. Return its exit status."""
     for number, name in ((0, os.devnull), (1, run["stdout"]), (2, run["stderr"])):
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
         os.dup2(descriptor, number)
@@ -36,9 +40,9 @@ def perform(run: dict) -> int:
     os.environ.clear()
     os.environ.update(run["environment"])
     os.chdir(run["directory"])
-    sys.argv = ["ansible-playbook", *run["arguments"]]
+    sys.argv = [run["command"], *run["arguments"]]
     try:
-        PlaybookCLI.cli_executor(sys.argv)
+        COMMANDS[run["command"]].cli_executor(sys.argv)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     except BaseException:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
 
 COLLECTIONS = gather.__file__.split("/ansible_collections/", maxsplit=1)[0]
@@ -81,23 +81,19 @@ def run(tmp_path):
         }
         inventory = tmp_path / "inventory.yml"
         inventory.write_text(json.dumps({"all": {"hosts": {"here": variables}}}))
-        (tmp_path / "ansible.cfg").touch()
         environment = {
             **lab.env,
             "PATH": "/usr/bin:/bin",
-            "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"),
+            "ANSIBLE_CONFIG": ansible_run.no_configuration(),
             "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS,
             "ANSIBLE_LOAD_CALLBACK_PLUGINS": "true",
             "ANSIBLE_BECOME_ALLOW_SAME_USER": "true",
             "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.minimal",
             "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
-            "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local"),
         }
-        command = [sys.executable, "-m", "ansible.cli.adhoc", "-i", str(inventory), "here", "-vvv"]
+        command = ["ansible", "-i", str(inventory), "here", "-vvv"]
         command += ["-m", module, "-a", arguments, *options]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60
-        )
+        done = ansible_run.run(command, env=environment, cwd=tmp_path)
         output = done.stdout + done.stderr
         found = re.search(r"^here \| \w+!? => (\{.*^\})", done.stdout, re.MULTILINE | re.DOTALL)
         assert found, output

@@ -21,6 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.action import nvidia_gpu_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.standalone import MARK
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import facts_program, host_program, host_python
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
 
 WARNING = "The program of gpufleet.hosts.nvidia_gpu_facts returned no result"
@@ -49,21 +50,18 @@ def ad_hoc(tmp_path):
             "ansible_async_dir": str(tmp_path / "async"),
         }
         inventory.write_text(json.dumps({"all": {"hosts": {"here": variables}}}))
-        settings = tmp_path / "ansible.cfg"
-        settings.touch()
         environment = {
             **lab.env,
             "PATH": "/usr/bin:/bin",
-            "ANSIBLE_CONFIG": str(settings),
+            "ANSIBLE_CONFIG": ansible_run.no_configuration(),
             "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS,
             "ANSIBLE_LOAD_CALLBACK_PLUGINS": "true",
             "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.minimal",
             "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
-            "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local"),
         }
-        command = [sys.executable, "-m", "ansible.cli.adhoc", "-i", str(inventory), "here"]
+        command = ["ansible", "-i", str(inventory), "here"]
         command += ["-m", "gpufleet.hosts.nvidia_gpu_facts", "-a", arguments, *options]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        done = ansible_run.run(command, env=environment, cwd=tmp_path)
         run.output = done.stdout + done.stderr
         text = done.stdout.partition(" => ")[2] or run.output
         assert "{" in text, run.output
@@ -306,21 +304,16 @@ def test_host_text_is_no_template_and_the_task_environment_is_used(tmp_path):
     )
     host.chmod(0o755)
     (tmp_path / "play.yml").write_text(PLAY)
-    (tmp_path / "ansible.cfg").touch()
-    command = [sys.executable, "-m", "ansible.cli.playbook", "-i", "here,", "-c", "local", str(tmp_path / "play.yml")]
-    done = subprocess.run(
+    command = ["ansible-playbook", "-i", "here,", "-c", "local", str(tmp_path / "play.yml")]
+    done = ansible_run.run(
         [*command, "-e", f"ansible_python_interpreter={host}"],
         env={
             **os.environ,
-            "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"),
+            "ANSIBLE_CONFIG": ansible_run.no_configuration(),
             "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS,
             "ANSIBLE_CACHE_PLUGIN": "ansible.builtin.jsonfile",
             "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(tmp_path / "cache"),
-            "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local"),
         },
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"shown: {text} {{'value': '{text}', 'tags': [{{}}]}}" in done.stdout
