@@ -174,6 +174,13 @@ def test_broken_finds_dependencies_that_are_not_met(host: Host) -> None:
     assert "txunmet : Depends: txmissing (>= 5) but it is not installable" in host.apt.broken()[0]
 
 
+def test_the_check_of_the_installed_packages_reads_no_package_lists(host: Host) -> None:
+    host.apt.broken()
+    (check,) = [command for command in host.ran if command.endswith("check")]
+    assert "Dir::Etc::sourcelist=/dev/null" in check
+    assert "Dir::Etc::sourceparts=/dev/null" in check
+
+
 def test_a_damaged_source_is_not_broken(host: Host) -> None:
     host.answers = {"check": (100, "", "E: Type 'dep' is not known on line 1 in source list /etc/apt/sources.list\n")}
     assert host.apt.broken() == []
