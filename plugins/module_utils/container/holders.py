@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import GpuProcess, Inventory, Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.process_table import Container, ProcessTable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.kubelet import Kubelet, PodDevices
@@ -44,8 +45,8 @@ class Holder:
         return (self.kind, self.engine, self.user, self.name, self.pid)
 
     def __str__(self) -> str:
-        is_process = self.kind == PROCESS
-        text = f"process {self.pid} ({self.name})" if is_process else f"{self.engine} {self.kind} {self.name}"
+        is_process, name = self.kind == PROCESS, shown(self.name)
+        text = f"process {self.pid} ({name})" if is_process else f"{self.engine} {self.kind} {name}"
         text += f" of user {self.user}" if self.user else ""
         return text + (f" ({self.detail})" if self.detail else "")
 
@@ -166,7 +167,7 @@ def find_use(
     busy: dict[str, tuple[str, ...]] = {}
     for unit in inventory.units:
         descriptions = [
-            f"process {process.pid} ({owner.name})" if owner.kind == PROCESS else f"process {process.pid} of {owner}"
+            f"process {process.pid}" + (f" ({shown(owner.name)})" if owner.kind == PROCESS else f" of {owner}")
             for process in finder.processes(unit)
             if counts(owner := finder.owner(process))
         ]

@@ -13,6 +13,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
 
 if TYPE_CHECKING:
@@ -112,8 +113,8 @@ def differs(host: Host) -> bool:
 def gpu_users(host: Host) -> list[str]:
     """Name the processes that use a GPU, except the driver's own daemons."""
     return [
-        f"process {holder['pid']} ({holder['command']})"
-        + (f" in container {holder.get('container_name') or holder['container']}" if holder["container"] else "")
+        f"process {holder['pid']} ({shown(holder['command'])})"
+        + (f" in container {shown(holder.get('container_name') or holder['container'])}" if holder["container"] else "")
         for holder in host["holders"]
         if holder["container"] or holder["command"] not in _DAEMONS
     ]

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
+
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
@@ -38,7 +40,7 @@ def counted(host: Host, engine: str) -> str:
     number, info = running(host, engine), host["engines"]["docker"]["info"] or {}
     names = (info.get("container_names") or []) if engine == "docker" else []
     more = ", ..." if len(names) < number else ""
-    return f"{number}: {', '.join(names)}{more}" if names else str(number)
+    return f"{number}: {', '.join(map(shown, names))}{more}" if names else str(number)
 
 
 def kubernetes(host: Host) -> str | None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import podman_config, volumes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_info import read_info
@@ -91,7 +92,7 @@ def _is_named(listed: Mapping[str, Any], name: str) -> bool:
 
 
 def _title(listed: Mapping[str, Any]) -> str:
-    return (listed.get("Names") or [listed["Id"][:12]])[0].lstrip("/")
+    return shown((listed.get("Names") or [listed["Id"][:12]])[0].lstrip("/"))
 
 
 class UnavailableEngine:
@@ -241,7 +242,7 @@ class Podman(volumes.Podman):
     def matched_by_id(self, name: str) -> str | None:
         """Return the other container that Podman would use, because its identifier begins with `name`."""
         found = self._resolved(name)
-        return found["Name"] if found and found.get("Name") != name else None
+        return shown(found["Name"]) if found and found.get("Name") != name else None
 
     def containers(self) -> list[dict]:
         """Inspect all containers, including stopped ones."""

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError, EngineVolume
 
@@ -52,6 +53,11 @@ class Use(NamedTuple):
     sources: frozenset[str]
     identifier: str = ""
 
+    def shown(self) -> str:
+        """Return the title for a message."""
+        name, sign, state = self.title.rpartition(" (")
+        return shown(name) + sign + state
+
 
 class StoppedEngine:
     """An engine that must not be started. It reports the volumes and containers on disk, and changes nothing."""
@@ -77,13 +83,13 @@ class StoppedEngine:
 
     def titles(self) -> dict[str, str]:
         """Return the names and states of all containers by their identifiers."""
-        return {use.identifier: use.title for use in self._uses}
+        return {use.identifier: use.shown() for use in self._uses}
 
     def users(self, name: str, directory: str) -> list[str]:
         """Return the containers that mount the volume or its directory. With live-restore they may be running."""
         inside = os.path.realpath(directory)
         return sorted(
-            use.title
+            use.shown()
             for use in self._uses
             if any(source == name or _is_below(source, inside) for source in use.sources)
         )

@@ -13,6 +13,7 @@ import json
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import USER, is_like
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_group import GROUP, SOCKET
 
 if t.TYPE_CHECKING:
@@ -100,4 +101,4 @@ def _recorded(host: Host) -> list[str]:
     except ValueError:
         found = None
     names = found.get("users") if isinstance(found, dict) else None
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    return [name for name in names if is_like(USER, name)] if isinstance(names, list) else []

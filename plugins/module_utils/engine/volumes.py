@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.unix_http import UnixConnection
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import api_server
 
@@ -153,7 +154,7 @@ class Docker:
     @staticmethod
     def _title(container: dict) -> str:
         name = (container.get("Names") or [container["Id"][:12]])[0].lstrip("/")
-        return f"{name} ({container.get('State', 'unknown')})"
+        return f"{shown(name)} ({container.get('State', 'unknown')})"
 
     def _call(self, method: str, path: str, body: dict | None = None, missing: object = EngineError) -> object:
         connection = self._connect()
@@ -233,7 +234,7 @@ class Podman:
 
     @staticmethod
     def _title(item: dict) -> str:
-        return f"{(item.get('Names') or [item['Id'][:12]])[0]} ({item.get('State', 'unknown')})"
+        return f"{shown((item.get('Names') or [item['Id'][:12]])[0])} ({item.get('State', 'unknown')})"
 
     def _json(self, *arguments: str) -> list:
         out = self._call(*arguments)

@@ -13,7 +13,7 @@ MELLANOX_VENDOR_ID = "0x15b3"
 
 _GPU_CLASSES = ("0x0300", "0x0302")
 _NVSWITCH_CLASS = "0x0680"
-_ADDRESS = re.compile(r"^([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])$")
+_ADDRESS = re.compile(r"^([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])\Z")
 # Drivers that reserve a function for virtual machines.
 _GUEST_DRIVERS = ("vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback", "xen-pciback")
 _DRIVER_NAMES = {"nova-core": "nova_core", "NovaCore": "nova_core"}

@@ -12,6 +12,7 @@ import os
 import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import KERNEL_RELEASE, is_like
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import loader_entries, systemd_boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.grub import Grub, kernel_names
@@ -28,7 +29,8 @@ _GRUBBY = ("/usr/sbin/grubby", "/sbin/grubby", "/usr/bin/grubby")
 
 def bootable(root: str) -> list[str]:
     """Return the kernel releases that have an image and modules."""
-    return [name for name in listing(root, "/lib/modules") if any(exists(root, path.format(name)) for path in _IMAGES)]
+    releases = [name for name in listing(root, "/lib/modules") if is_like(KERNEL_RELEASE, name)]
+    return [name for name in releases if any(exists(root, path.format(name)) for path in _IMAGES)]
 
 
 def next_boot(root: str, releases: list[str], run=None) -> str | None:

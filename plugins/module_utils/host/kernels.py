@@ -10,6 +10,12 @@ import re
 from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import (
+    KERNEL_RELEASE,
+    PACKAGE,
+    PACKAGE_VERSION,
+    is_like,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import boot, vermagic
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
@@ -92,15 +98,19 @@ def dkms(root: str) -> list[dict]:
     """Return NVIDIA's DKMS modules, with the kernels that each module is built or installed for."""
     found = []
     for name in listing(root, "/var/lib/dkms"):
-        if not name.startswith("nvidia"):
+        if not (name.startswith("nvidia") and is_like(PACKAGE, name)):
             continue
         entries = listing(root, f"/var/lib/dkms/{name}")
         installed = {entry[len("kernel-") :] for entry in entries if entry.startswith("kernel-")}
         for version in entries:
-            if version.startswith("kernel-") or not exists(root, f"/var/lib/dkms/{name}/{version}/source"):
+            if version.startswith("kernel-") or not is_like(PACKAGE_VERSION, version):
+                continue
+            if not exists(root, f"/var/lib/dkms/{name}/{version}/source"):
                 continue
             kernels = {}
             for release in listing(root, f"/var/lib/dkms/{name}/{version}"):
+                if not is_like(KERNEL_RELEASE, release):
+                    continue
                 for arch in listing(root, f"/var/lib/dkms/{name}/{version}/{release}"):
                     if exists(root, f"/var/lib/dkms/{name}/{version}/{release}/{arch}/module"):
                         kernels[release] = "installed" if f"{release}-{arch}" in installed else "built"

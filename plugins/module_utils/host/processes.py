@@ -10,6 +10,7 @@ import os
 import re
 from typing import NamedTuple
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import cgroups
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -25,7 +26,7 @@ class MountUser(NamedTuple):
     container: str | None = None
 
     def __str__(self) -> str:
-        return f"process {self.pid} ({self.command})" + (
+        return f"process {self.pid} ({shown(self.command)})" + (
             f" of container {self.container[:12]}" if self.container else ""
         )
 

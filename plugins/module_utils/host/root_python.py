@@ -11,6 +11,7 @@ import stat
 from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import PATH, is_like, shown
 
 # The oldest Python that runs the modules of this collection on a host.
 OLDEST = (3, 9)
@@ -36,6 +37,8 @@ def find(root: str, current: str | None, status: Stat = os.lstat) -> str | None:
 
 def fault(root: str, path: str, status: Stat = os.lstat) -> str | None:
     """Return why root must not run the program at `path`, or None."""
+    if not is_like(PATH, path):
+        return f"{shown(path)} is no absolute path of letters, digits and the characters ./+-_"
     todo, done = path.split("/"), ""
     links = 0
     while todo:

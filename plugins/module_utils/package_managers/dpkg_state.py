@@ -9,6 +9,12 @@ import re
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import (
+    ARCHITECTURE,
+    PACKAGE,
+    PACKAGE_VERSION,
+    is_like,
+)
 
 INSTALLED, CONFIG_FILES, NOT_INSTALLED = "installed", "config-files", "not-installed"
 STATUS = "/var/lib/dpkg/status"
@@ -75,7 +81,12 @@ def _journal_names(root: str) -> list[str]:
 
 def parse(text: str) -> list[Package]:
     """Return the packages in the text of dpkg's database. The last entry of a package counts."""
-    return [package for package, _stanza in _entries(text)]
+    return [package for package, _stanza in _entries(text) if _is_argument(package)]
+
+
+def _is_argument(package: Package) -> bool:
+    version_fits = not package.version or is_like(PACKAGE_VERSION, package.version)
+    return is_like(PACKAGE, package.bare) and is_like(ARCHITECTURE, package.arch or "all") and version_fits
 
 
 def repaired(text: str) -> str:
@@ -103,7 +114,9 @@ def providers(text: str) -> dict[str, list[str]]:
     """Return the installed packages that provide each virtual name."""
     found: dict[str, list[str]] = {}
     for package, stanza in _entries(text):
-        provides = re.search(r"^Provides: (.*)", stanza, re.MULTILINE) if package.is_usable else None
+        provides = (
+            re.search(r"^Provides: (.*)", stanza, re.MULTILINE) if package.is_usable and _is_argument(package) else None
+        )
         for entry in provides[1].split(",") if provides else ():
             # An entry is `name`, `name:architecture` or `name (= version)`.
             found.setdefault(re.split(r"[ :(]", entry.strip(), maxsplit=1)[0], []).append(package.bare)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.assignments import shell_assignments
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import PACKAGE, PACKAGE_VERSION, is_like
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.names import DRIVER_PACKAGES
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.reboot_reasons import AT_BOOT_ONLY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dpkg_state, lock_files
@@ -205,6 +206,8 @@ def _rpm(run: Run, state: dict) -> dict[str, list[tuple[str, str]]]:
     _rc, out, _err = run(["rpm", "-qa", "--qf", _RPM_FORMAT])
     for line in out.splitlines():
         name, version, arch, time_installed, vendor, signature = [*line.split("\t"), "", "", "", "", ""][:6]
+        if not (is_like(PACKAGE, name) and is_like(PACKAGE_VERSION, version)):
+            continue
         if name in AT_BOOT_ONLY and time_installed.isdigit():
             installed_at[name] = max(int(time_installed), installed_at.get(name, 0))
         if name == "gpg-pubkey":

@@ -13,6 +13,7 @@ import time
 from typing import Any, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
 
 # A frontend such as apt holds the first lock during its whole run, and dpkg holds the second.
@@ -78,5 +79,5 @@ def owner(path: str) -> int | None:
 
 def _described(pid: int, path: str) -> str:
     name = (read_text("/", f"/proc/{pid}/comm") or "unknown name").strip()
-    process = f"process {pid} ({name})" if pid > 0 else "a process outside this container"
+    process = f"process {pid} ({shown(name)})" if pid > 0 else "a process outside this container"
     return f"{process} holds {path}"
