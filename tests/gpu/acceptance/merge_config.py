@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import site
 import sys
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_file
@@ -25,4 +26,6 @@ def answer(question: dict[str, object]) -> dict[str, object]:
 
 
 if __name__ == "__main__":
+    # The collection is loaded from this checkout. The installed packages, of which tomlkit is needed, come last.
+    site.main()
     json.dump(answer(json.load(sys.stdin)), sys.stdout)

@@ -233,6 +233,7 @@ FIELDS = (
     Field("recovery_action", name("gpu_recovery_action", RECOVERY_ACTIONS)),
     Field("persistence_mode", switch("persistence_mode")),
     Field("compute_mode", name("compute_mode")),
+    Field("accounting_mode", switch("accounting_mode")),
     Field("mig.enabled", switch("mig_mode/current_mig")),
     Field("mig.pending", switch("mig_mode/pending_mig")),
     Field("mig.devices", mig_devices),
@@ -331,6 +332,7 @@ UNPRINTED = (
     "fabric.routes_unhealthy",
     "health.state",
     "health.reasons",
+    "vgpu_license",  # only of a vGPU
 )
 
 # GPU settings that the acceptance must not change. Elements that a driver does not print are not compared.

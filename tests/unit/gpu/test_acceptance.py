@@ -54,6 +54,7 @@ H200 = {
     "recovery_action": "none",
     "persistence_mode": True,
     "compute_mode": "default",
+    "accounting_mode": False,
     "mig": {"enabled": False, "pending": False, "devices": []},
     "memory_total_mib": 143771,
     "memory_reserved_mib": 615,

@@ -33,9 +33,9 @@ QUERY = """\
 from ansible.module_utils.basic import AnsibleModule
 
 names = ("record", "query", "query_streams", "query_dependencies", "repositories", "archive_components",
-         "module_streams", "files")
+         "module_streams", "files", "rehearse_removals")
 module = AnsibleModule({name: {"type": "raw"} for name in (*names, "lock_timeout")}, supports_check_mode=True)
-module.exit_json(versions={name: ["580.95.05-1"] for name in module.params["query"]}, streams={})
+module.exit_json(versions={name: ["580.95.05-1"] for name in module.params["query"] or []}, streams={})
 """
 _FAKES = {
     "gpufleet.hosts.gpu_host_info": "next_observation",

@@ -179,6 +179,7 @@ REMOVAL = {
     "record": True,
     "packages": ["libcuda1"],
     "keep": ["~^linux-image-"],
+    "together_with": [],
     "services": ["nvidia-persistenced.service"],
     "disable": [],
     "unload": [],
@@ -189,40 +190,28 @@ REMOVAL = {
 }
 
 
-def test_a_refused_removal_stops_no_service(role: Role) -> None:
-    message = role.run("remove.yml", {"failed": True, "msg": "gpu-job needs it."}, __nvidia_driver_removal=REMOVAL)
-    assert "gpu-job needs it." in message, role.output
-    (call,) = role.calls()
-    assert (call["state"], call["remove"], call["keep"]) == ("absent", ["libcuda1"], ["~^linux-image-"])
-    assert call["check_mode"] is True
-
-
 def test_packages_are_removed_after_the_services_stop(role: Role) -> None:
     assert role.run("remove.yml", DONE, DONE, __nvidia_driver_removal=REMOVAL) == "", role.output
     calls = role.calls()
-    assert [call.get("record", call.get("name")) for call in calls] == [
-        "nvidia_driver", "nvidia-persistenced.service", "nvidia_driver"
-    ]  # fmt: skip
-    assert [call["check_mode"] for call in calls] == [True, False, False]
-    # Only the two changes count.
+    assert [call.get("record", call.get("name")) for call in calls] == ["nvidia-persistenced.service", "nvidia_driver"]
+    assert (calls[1]["state"], calls[1]["remove"], calls[1]["keep"]) == ("absent", ["libcuda1"], ["~^linux-image-"])
     assert "changed=2 " in role.output
 
 
 def test_the_uninstaller_runs_while_its_tools_are_installed(role: Role) -> None:
     # It needs dkms, which the transaction removes.
     before = role.folder / "before"
-    removal = {**REMOVAL, "services": [], "runfile": ["cp", str(role.folder / "calls"), str(before)]}
+    removal = {**REMOVAL, "runfile": ["cp", str(role.folder / "calls"), str(before)]}
     assert role.run("remove.yml", DONE, DONE, __nvidia_driver_removal=removal) == "", role.output
-    (simulation,) = before.read_text().splitlines()
-    assert json.loads(simulation)["check_mode"] is True
-    assert [call["check_mode"] for call in role.calls()] == [True, False]
+    assert len(before.read_text().splitlines()) == 1
+    assert [call.get("record", call.get("name")) for call in role.calls()][1:] == ["nvidia_driver"]
 
 
 def test_a_failed_uninstaller_stops_the_removal_of_its_tools(role: Role) -> None:
     removal = {**REMOVAL, "services": [], "runfile": ["false"]}
-    message = role.run("remove.yml", DONE, DONE, __nvidia_driver_removal=removal)
+    message = role.run("remove.yml", DONE, __nvidia_driver_removal=removal)
     assert "'false' failed with code 1" in message, role.output
-    assert [call["check_mode"] for call in role.calls()] == [True]
+    assert role.calls() == []
 
 
 def test_without_a_record_no_packages_are_removed(role: Role) -> None:

@@ -37,6 +37,8 @@ def test_the_installer_checks_for_loaded_modules(tmp_path, monkeypatch, *, loade
         f"#!/bin/sh\n{'exit 1' if is_held else f'/bin/rmdir {modules}/$1'}\n", encoding="utf-8"
     )
     (programs / "rmmod").chmod(0o755)
+    for name in ("mktemp", "chmod", "rm"):
+        (programs / name).symlink_to(f"/bin/{name}")
     for name in loaded:
         (modules / name).mkdir(parents=True)
     argv = ["/bin/sh", str(script), "--silent", *options]

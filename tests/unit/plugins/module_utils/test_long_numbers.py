@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.options i
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compatibility
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import dockerd, flags
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import engines
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import boot
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host.grub import Grub
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import lock_files, version_order
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_volume
 
@@ -75,7 +75,7 @@ def test_a_gpu_with_such_an_index_does_not_exist(selector: str) -> None:
         lambda text: dockerd.version_of(lambda _argv: (0, f"Docker version {text}.1, build x", ""), "dockerd"),
         lambda text: flags.of_command(f"/usr/bin/dockerd --max-concurrent-downloads={text}", "unit"),
         lambda text: stop_timeout({"stop_timeout": text}, None),
-        lambda text: boot._menu_kernel([{"title": "x", "id": None, "kernel": "k", "entries": []}], text),
+        lambda text: Grub("/dev/null").selected(text),
     ],
 )
 def test_a_number_of_a_host_or_package_is_no_traceback(read: t.Callable[[str], t.Any], text: str) -> None:

@@ -1025,6 +1025,7 @@ def test_exclusive_use_says_that_the_driver_lists_no_processes(case):
 def test_server_of_mps_is_no_holder_for_a_container_that_uses_mps(case, params):
     case.file("/tmp/nvidia-mps/control")
     tree = ProcessTree(case.root)
+    tree.process(69, "nvidia-cuda-mps", words=("nvidia-cuda-mps-control", "-d"))
     # The kernel cuts the command after 15 characters.
     tree.process(70, "nvidia-cuda-mps", user=ALICE)
     case.facts = facts([gpu(0, processes=[{"pid": 70, "name": "nvidia-cuda-mps-server"}])])
