@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import traceback
 
+from ansible import constants
 from ansible.cli.adhoc import AdHocCLI
 from ansible.cli.playbook import PlaybookCLI
 from ansible.executor import module_common, playbook_executor, task_executor, task_queue_manager, task_result
@@ -41,13 +43,15 @@ def perform(run: dict) -> int:
     os.environ.update(run["environment"])
     os.chdir(run["directory"])
     sys.argv = [run["command"], *run["arguments"]]
-    try:
-        COMMANDS[run["command"]].cli_executor(sys.argv)
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 1
-    except BaseException:
-        traceback.print_exc()
-        return 250
+    # Ansible keeps packed modules there by name, but different tests have fake modules of the same name.
+    with tempfile.TemporaryDirectory() as constants.DEFAULT_LOCAL_TMP:
+        try:
+            COMMANDS[run["command"]].cli_executor(sys.argv)
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else 1
+        except BaseException:
+            traceback.print_exc()
+            return 250
     return 0
 
 
