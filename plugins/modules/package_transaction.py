@@ -44,7 +44,7 @@ options:
         O(repositories) stays on the host.
       - V(absent) removes the packages that the transactions of O(record) installed and that nothing else needs. It also
         removes their repositories and other files, restores the previous module streams and releases their holds. Of
-        the other options, only O(remove), O(keep) and O(lock_timeout) apply.
+        the other options, only O(remove), O(keep), O(lock_timeout) and O(download_timeout) apply.
       - With apt, V(absent) purges the packages. This removes their configuration files, and the scripts of some
         packages also delete data, for example databases.
     type: str
@@ -301,6 +301,13 @@ options:
     description: Maximum time in seconds to wait for another package manager.
     type: int
     default: 60
+  download_timeout:
+    description:
+      - Maximum time in seconds for which a download of metadata or packages may receive no data. The module then ends
+        the download and fails with its URL.
+      - The module downloads the packages before it installs them, and never ends a running installation.
+    type: int
+    default: 120
 attributes:
   check_mode:
     description: >-
@@ -429,7 +436,6 @@ import os
 import re
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import run as base_run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import (
     MaskedModule as AnsibleModule,
 )
@@ -439,7 +445,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module 
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import backend
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import backend, downloads
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt import Apt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
@@ -622,6 +628,7 @@ def main() -> None:
                 },
             },
             "lock_timeout": {"type": "int", "default": 60},
+            "download_timeout": {"type": "int", "default": 120},
         },
         mask=masked,
         supports_check_mode=True,
@@ -637,7 +644,14 @@ def main() -> None:
     question = None
     try:
         wanted = request(options, manager)
-        program = BACKENDS[manager](base_run.runner(module), lock_timeout=options["lock_timeout"])
+        program = BACKENDS[manager](
+            downloads.runner(
+                module,
+                manager,
+                downloads.DownloadLimits(options["download_timeout"], options["lock_timeout"], options["record"]),
+            ),
+            lock_timeout=options["lock_timeout"],
+        )
         record = journal.Journal(options["record"])
         question = transaction.Question(options["query"], options["query_streams"], options["query_dependencies"])
         if question:

@@ -325,6 +325,8 @@ class Apt:
         if arguments:
             options = [] if steps.may_erase or steps.remove or steps.purge else ["--no-remove"]
             argv = [*self._command.get(), "--allow-downgrades", *options, "install", *arguments]
+            if steps.install:
+                self._command.download(argv)
             self._command.succeed(argv, f"apt failed to change {' '.join(arguments)}")
         # apt-get can only purge all removed packages, including those that nobody asked to purge.
         rest = _selected(self._packages(), steps.purge, dpkg_state.CONFIG_FILES)

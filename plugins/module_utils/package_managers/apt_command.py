@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     PackageManagerError,
     busy,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.downloads import StalledError
 
 # Ask no questions, and restart no services.
 _ENVIRONMENT = {
@@ -74,7 +75,10 @@ class AptCommand:
 
     def attempt(self, argv: list[str]) -> str:
         """Run a program. Return why it failed, or an empty text."""
-        rc, out, err = self.change(argv)
+        try:
+            rc, out, err = self.change(argv)
+        except StalledError as error:
+            return str(error)
         if rc < 0:
             return f"{argv[0]} was killed by signal {-rc}."
         return reason(out, err) if rc else ""
@@ -84,6 +88,13 @@ class AptCommand:
         error = self.attempt(argv)
         if error:
             raise PackageManagerError(f"{failure}: {error}")
+
+    def download(self, argv: list[str]) -> None:
+        """Download the packages of an installation. It can be ended if it stalls, and the installation cannot.
+
+        The installation repeats and reports other errors.
+        """
+        self.change([argv[0], "--download-only", *argv[1:]])
 
     def change(self, argv: list[str]) -> tuple[int, str, str]:
         """Run a program, and again if another program takes the lock in between."""

@@ -310,6 +310,10 @@ class Dnf:
         command = dnf_command.transaction(steps, names, "--assumeyes", options)
         if not command:
             return
+        download = dnf_command.download(steps, options)
+        if download:
+            # It can be ended if it stalls, and the transaction cannot. The transaction reports other errors.
+            self._run(download)
         rc, out, err = self._run(command[0], stdin=command[1])
         if dnf_command.failed(rc, out, err):
             message = str(dnf_command.error(dnf_command.title(steps), rc, out, err))

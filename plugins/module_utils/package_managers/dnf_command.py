@@ -53,6 +53,20 @@ def transaction(
     return ([*argv, "install", *added], None) if added else None
 
 
+def download(steps: Steps, options: tuple[str, ...] = ()) -> list[str]:
+    """Return the command that downloads the packages to install, or an empty list.
+
+    It is not dnf's shell, which would also enable streams. dnf keeps the packages until the next transaction.
+    """
+    if not steps.install or "--cacheonly" in options:
+        return []
+    # Packages of a stream that is not enabled yet are visible only so.
+    hidden = ["--setopt=*.module_hotfixes=true"] if steps.streams else []
+    erase = ["--allowerasing"] if steps.may_erase or steps.remove or steps.purge else []
+    names = map(_spec, steps.install)
+    return ["dnf", *options, "--assumeyes", "--downloadonly", *POLICY, *erase, *hidden, "install", *names]
+
+
 def _spec(item: Item) -> str:
     return item.file or "-".join(filter(None, (item.name, item.version)))
 

@@ -57,6 +57,14 @@ def holder(root: str, manager: str) -> str | None:
     return None
 
 
+def has_foreign_owner(root: str, manager: str, pids: set[int]) -> bool:
+    """Return whether a process that is not in `pids` uses the package manager."""
+    found = {owner(os.path.join(root, path.lstrip("/"))) for path in _LOCKS[manager]}
+    texts = ((read_text(root, path) or "").strip() for path in _OWNERS.get(manager, ()))
+    found |= {whole_number(text) for text in texts if text.isdecimal() and os.path.exists(f"/proc/{text}")}
+    return bool(found - pids - {None})
+
+
 def owner(path: str) -> int | None:
     """Return the ID of the process that locked a file, or None if no process did.
 

@@ -300,6 +300,9 @@ class Zypper:
         """
         command = self._command(steps)
         if command:
+            if command[0] == "install":
+                # It can be ended if it stalls, and the installation cannot.
+                self._zypper([command[0], "--download-only", *command[1:]])
             # By default, zypper may install some packages before it downloads the others.
             self._zypper([command[0], *(["--download", "in-advance"] if command[0] == "install" else []), *command[1:]])
 

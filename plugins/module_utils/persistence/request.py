@@ -15,3 +15,4 @@ class Request:
     """The variables of the role, without the prefix `nvidia_persistenced_`."""
 
     timeout: int = variable(30, minimum=1)
+    download_timeout: int = variable(120, minimum=1)

@@ -31,6 +31,7 @@ class RepositoryVariables:
     proxy: str = variable("", form=PROXY, sample="http://proxy.example:3128")
     proxy_username: str = variable("")
     proxy_password: str = variable("", mask=lambda _text: "********")
+    download_timeout: int = variable(120, minimum=1)
     key_url: str = variable("", form=URL, sample="https://mirror.example/cuda.pub")
     key_fingerprint: str = variable(
         "",

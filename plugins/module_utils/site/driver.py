@@ -141,6 +141,7 @@ def _query(result: Plan, request: Request) -> dict[str, Any] | None:
         "module_streams": todo.transaction.module_streams,
         "files": [*todo.transaction.files, *todo.query_files],
         "lock_timeout": request.lock_timeout,
+        "download_timeout": request.download_timeout,
     }
 
 

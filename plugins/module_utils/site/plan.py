@@ -167,7 +167,8 @@ def query(parts: Mapping[str, Part]) -> dict[str, Any] | None:
             if isinstance(value, list):
                 known = merged.get(name) or []
                 merged[name] = [*known, *(item for item in value if item not in known)]
-    merged["lock_timeout"] = max(options.get("lock_timeout", 0) for options in wanted)
+    for name in ("lock_timeout", "download_timeout"):
+        merged[name] = max(options.get(name, 0) for options in wanted)
     return merged
 
 
@@ -260,9 +261,10 @@ def _persistenced(context: Context, parts: Mapping[str, Part]) -> Part:
     driver = _plan_of(parts, "nvidia_driver")
     installs = bool(driver.get("installs"))
     brought = driver["todo"]["transaction"]["install"] if installs else []
+    request = variables.read(Request, "nvidia_persistenced", context.values["nvidia_persistenced"])
     result = persistence_plan.plan(
         _after_driver(context.host, driver),
-        variables.read(Request, "nvidia_persistenced", context.values["nvidia_persistenced"]),
+        request,
         context.platforms["nvidia_persistenced"],
         context.versions,
         persistence_plan.gpus_with_mode_off(context.facts or {}),
@@ -285,7 +287,7 @@ def _persistenced(context: Context, parts: Mapping[str, Part]) -> Part:
         changes=changes,
         reasons=[result.reason],
         errors=[] if installs else result.problems,
-        query={"record": "nvidia_persistenced", "query": result.query, "lock_timeout": LOCK_TIMEOUT} if asks else None,
+        query=_query("nvidia_persistenced", {"query": result.query}, request.download_timeout) if asks else None,
         report=report if context.facts else None,
     )
 
@@ -296,11 +298,19 @@ def _engine(context: Context, _parts: Mapping[str, Part]) -> Part:
     if request.state == "absent":
         removal = engine_removal.plan(context.host, request, platforms)
         return _removal_part("container_engine", removal)
-    return _role_part("container_engine", engine_plan.plan(context.host, request, platforms, context.versions))
+    return _role_part(
+        "container_engine",
+        engine_plan.plan(context.host, request, platforms, context.versions),
+        request.download_timeout,
+    )
 
 
-def _role_part(role: str, result: engine_plan.Plan | toolkit_plan.Plan) -> Part:
-    query = {"record": role, **result.query, "lock_timeout": LOCK_TIMEOUT} if result.query else None
+def _query(role: str, options: Mapping[str, Any], download_timeout: int) -> dict[str, Any]:
+    return {"record": role, **options, "lock_timeout": LOCK_TIMEOUT, "download_timeout": download_timeout}
+
+
+def _role_part(role: str, result: engine_plan.Plan | toolkit_plan.Plan, download_timeout: int) -> Part:
+    query = _query(role, result.query, download_timeout) if result.query else None
     return Part(
         plan=plain(result),
         acts=result.acts,
@@ -343,7 +353,8 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
             _removal_part("nvidia_container_toolkit", removal), disruptions=removal.cri.disruptions
         )
     if not is_managed and "cdi" not in request.isolations:
-        return _role_part("nvidia_container_toolkit", toolkit_plan.without_toolkit(host, request, engines={}))
+        result = toolkit_plan.without_toolkit(host, request, engines={})
+        return _role_part("nvidia_container_toolkit", result, request.download_timeout)
     if not is_driver_wanted(host, context.values):
         return Part(reasons=["this host needs no NVIDIA driver"])
     engines = _engine_versions(host, engine, _plan_of(parts, "container_engine"))
@@ -363,7 +374,8 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
         "cdi_program": context.cdi_program,
     }
     if not is_managed:
-        return _role_part("nvidia_container_toolkit", toolkit_plan.without_toolkit(host, request, **common))
+        result = toolkit_plan.without_toolkit(host, request, **common)
+        return _role_part("nvidia_container_toolkit", result, request.download_timeout)
     return _role_part(
         "nvidia_container_toolkit",
         toolkit_plan.plan(
@@ -374,6 +386,7 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
             restart_policy=engine.restart_policy,
             **common,
         ),
+        request.download_timeout,
     )
 
 

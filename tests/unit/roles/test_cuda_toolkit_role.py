@@ -30,7 +30,7 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 
 names = ("record", "state", "lock_timeout", "may_upgrade", "install", "purge", "remove", "keep", "repositories",
-         "uses_repositories", "files")
+         "uses_repositories", "files", "download_timeout")
 module = AnsibleModule({name: {"type": "raw"} for name in names}, supports_check_mode=True)
 folder = Path(os.environ["FOLDER"])
 options = {name: value for name, value in module.params.items() if value is not None}
@@ -60,7 +60,15 @@ def run(folder: Path, names: list[str], result: dict[str, Any], **values: Any) -
     play = {"hosts": "localhost", "gather_facts": False, "roles": [str(tasks.parent)]}
     (folder / "play.yml").write_text(yaml.safe_dump([play]))
     local = {"ansible_remote_tmp": str(folder / "remote"), "ansible_python_interpreter": sys.executable}
-    argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", json.dumps({**values, **local})]
+    argv = [
+        "ansible-playbook",
+        "-i",
+        "localhost,",
+        "-c",
+        "local",
+        "-e",
+        json.dumps({"cuda_toolkit_download_timeout": 99, **values, **local}),
+    ]
     environment = {**os.environ, "FOLDER": str(folder), "RESULT": json.dumps(result), "HOME": str(folder),
                    "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}  # fmt: skip
     argv.append(str(folder / "play.yml"))
@@ -80,7 +88,7 @@ def test_the_module_receives_every_option_of_the_plan(tmp_path: Path) -> None:
     options, _verified = json.loads((tmp_path / "options.json").read_text())
     assert plan["transaction"] == {name: options[name] for name in plan["transaction"]}
     fixed = {"record": "cuda_toolkit", "may_upgrade": True, "lock_timeout": VARS["__cuda_toolkit_lock_timeout"]}
-    assert options == {**plan["transaction"], **fixed}
+    assert options == {**plan["transaction"], **fixed, "download_timeout": 99}
 
 
 @pytest.mark.parametrize("works", [True, False])

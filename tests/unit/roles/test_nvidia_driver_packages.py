@@ -77,7 +77,8 @@ class Role:
         ]
         book = {"hosts": "localhost", "gather_facts": False, "tasks": tasks_of_play}
         (self.folder / "play.yml").write_text(json.dumps([book]))
-        values = {"nvidia_driver_lock_timeout": 77, "ansible_python_interpreter": sys.executable,
+        values = {"nvidia_driver_lock_timeout": 77, "nvidia_driver_download_timeout": 99,
+                  "ansible_python_interpreter": sys.executable,
                   "ansible_remote_tmp": str(self.folder / "remote"), **values}  # fmt: skip
         argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", json.dumps(values),
                 str(self.folder / "play.yml"), *(["--check"] if dry else [])]  # fmt: skip
@@ -121,6 +122,7 @@ def test_prerequisites_come_first_and_all_options_reach_the_module(role: Role) -
     assert {name: second[name] for name in dataclasses.asdict(WORK)} == dataclasses.asdict(WORK)
     assert {one["record"] for one in (first, second)} == {"nvidia_driver"}
     known = {*package_transaction.LISTS, "record", "state", "may_upgrade", "repositories", "files", "lock_timeout"}
+    known.add("download_timeout")
     assert {*first, *second} - {"check_mode"} <= known
 
 

@@ -64,7 +64,8 @@ class Host:
 
     def changes(self):
         """Return the commands that change the host."""
-        return [text for text in self.commands if "--query" not in text and "--assumeno" not in text]
+        others = ("--query", "--assumeno", "--downloadonly")
+        return [text for text in self.commands if not any(other in text for other in others)]
 
 
 # --- simulation and transaction ---------------------------------------------------------------------------------------
@@ -137,6 +138,7 @@ def test_package_file():
 def test_file_conflict_with_a_package_to_remove():
     """The removal comes first, and the installation then uses the downloaded packages."""
     host = Host(
+        ("--downloadonly", (0, "", "")),
         ("--assumeyes", output("file-conflict")),
         ("--assumeyes", (0, "", "")),
         ("--assumeno", output("shell-fcb")),
@@ -154,6 +156,7 @@ def test_file_conflict_with_a_package_to_remove():
 def test_file_conflict_with_a_package_that_others_need():
     """Package rely needs fca or fcb, so it stays only if both change in one transaction."""
     host = Host(
+        ("--downloadonly", (0, "", "")),
         ("--assumeyes", output("file-conflict")),
         ("--assumeno", output("shell-fcb")),
         ("--assumeno", output("remove-rely", 1)),
@@ -165,7 +168,7 @@ def test_file_conflict_with_a_package_that_others_need():
 
 def test_file_conflict_with_a_package_that_stays():
     """Nothing is removed for it."""
-    host = Host(("--assumeyes", output("file-conflict", 1)))
+    host = Host(("--downloadonly", (0, "", "")), ("--assumeyes", output("file-conflict", 1)))
     with pytest.raises(PackageManagerError, match=r"conflicts with file from package fca-1-1.el9.noarch\.$"):
         Dnf(host).act(Steps(install=[Item("fcb")], remove=["drv"]))
     assert len(host.changes()) == 1

@@ -94,9 +94,10 @@ def test_a_transaction_is_one_command(planned, command):
     programs = Programs()
     Zypper(programs).act(planned)
     common = "--download in-advance --no-recommends --auto-agree-with-licenses --oldpackage --allow-downgrade "
-    assert programs.ran("zypper") == [
-        "zypper --xmlout --non-interactive " + command.replace("install ", "install " + common)
-    ]
+    *before, last = programs.ran("zypper")
+    assert last == "zypper --xmlout --non-interactive " + command.replace("install ", "install " + common)
+    # The packages are downloaded before it, with the same choice.
+    assert before == ([last.replace("--download in-advance", "--download-only")] if "install" in command else [])
 
 
 @pytest.mark.parametrize("planned", [Steps(), steps(remove=["missing"]), steps(purge=["missing"], may_erase=True)])
@@ -152,7 +153,7 @@ def test_the_simulation_ignores_locks_but_the_transaction_does_not(root):
     backend.simulate(steps("app"), View())
     backend.simulate(steps("app"), View(), with_holds=True)
     backend.act(steps("app"))
-    simulated, again, acted = (
+    simulated, again, _downloaded, acted = (
         text for text, command in zip(programs.settings, programs.commands) if "install" in command
     )
     lines = simulated.splitlines()

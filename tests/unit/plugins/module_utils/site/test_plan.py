@@ -273,14 +273,19 @@ def foreign(**more) -> dict:
 
 
 def test_query_is_for_the_driver_of_a_bare_host():
-    question = site_plan.query(site_plan.plan(context(bare(), {"nvidia_driver": {"lock_timeout": 7}}), site_plan.PARTS))
-    assert (question["record"], question["lock_timeout"]) == ("nvidia_driver", 7)
+    question = site_plan.query(
+        site_plan.plan(
+            context(bare(), {"nvidia_driver": {"lock_timeout": 7, "download_timeout": 700}}), site_plan.PARTS
+        )
+    )
+    assert (question["record"], question["lock_timeout"], question["download_timeout"]) == ("nvidia_driver", 7, 700)
     assert {"nvidia-kernel-dkms", "libcuda1", f"linux-headers-{KERNEL}"} <= set(question["query"])
 
 
 def test_daemon_that_matches_an_existing_driver_is_queried():
     parts = site_plan.plan(context(foreign()), (PERSISTENCE,))
-    question = {"record": "nvidia_persistenced", "query": ["nvidia-persistenced"], "lock_timeout": 300}
+    question = {"record": "nvidia_persistenced", "query": ["nvidia-persistenced"]}
+    question |= {"lock_timeout": 300, "download_timeout": 120}
     assert site_plan.query(parts) == question
     answered = planned(foreign(), parts=(PERSISTENCE,))
     assert answered[PERSISTENCE].plan["packages"] == [f"nvidia-persistenced={DAEMON_VERSION}"]
@@ -307,12 +312,19 @@ def test_queries_of_all_parts_are_one_query():
     parts = {
         DRIVER: Part(query={"record": "nvidia_driver", "query": ["libcuda1", "nvtop"], "lock_timeout": 600}),
         ENGINE: Part(),
-        PERSISTENCE: Part(query={"record": "nvidia_persistenced", "query": ["nvidia-persistenced", "nvtop"]}),
+        PERSISTENCE: Part(
+            query={
+                "record": "nvidia_persistenced",
+                "query": ["nvidia-persistenced", "nvtop"],
+                "download_timeout": 240,
+            }
+        ),
     }
     assert site_plan.query(parts) == {
         "record": "nvidia_driver",
         "query": ["libcuda1", "nvtop", "nvidia-persistenced"],
         "lock_timeout": 600,
+        "download_timeout": 240,
     }
     assert site_plan.query({ENGINE: Part()}) is None
 
