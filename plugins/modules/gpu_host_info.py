@@ -330,6 +330,8 @@ host:
           directories of a running Docker Engine.
         - Each has its C(path), the C(driver_versions) of the files that it contains, the names of its devices that are
           C(uuids), the SHA-256 C(digest) of its text, and whether M(gpufleet.hosts.nvidia_cdi_spec) wrote it (C(ours)).
+        - C(nodes) has the device nodes of each device by its name, and those of the whole file under an empty name. It
+          is null if the file is invalid.
       type: list
       elements: dict
       sample:
@@ -338,6 +340,13 @@ host:
           uuids: []
           ours: false
           digest: 5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef
+          nodes: {'': [/dev/nvidiactl, /dev/nvidia-uvm], '0': [/dev/nvidia0]}
+    cdi_nodes:
+      description: >-
+        The device nodes of the host with their numbers, the major numbers of the driver, the DRM nodes of each GPU by
+        its PCI address, and the numbers of MIG capabilities. Null without CDI specifications.
+      type: dict
+      sample: {numbers: {/dev/nvidia0: '195:0'}, majors: {nvidia: 195}, drm: {}, mig_minors: {config: 1, monitor: 2}}
     nvidia_runtimes:
       description: >-
         The existing programs that the configuration of Docker, containerd and CRI-O names as NVIDIA's runtime, with

@@ -275,6 +275,16 @@ class CdiSpec(TypedDict):
     uuids: list[str]
     ours: bool
     digest: str
+    nodes: dict[str, list[str]] | None
+
+
+class CdiNodes(TypedDict):
+    """The device nodes of a host that CDI specifications are compared with."""
+
+    numbers: dict[str, str | None]
+    majors: dict[str, int]
+    drm: dict[str, list[str]]
+    mig_minors: dict[str, int]
 
 
 class CriFiles(TypedDict):
@@ -474,6 +484,7 @@ class Host(TypedDict):
     docker_group: DockerGroup
     docker_data: DockerData
     cdi_specs: list[CdiSpec]
+    cdi_nodes: CdiNodes | None
     cri_files: CriFiles
     nvidia_runtimes: dict[str, str | None]
     driver_volume: VolumePrediction | None

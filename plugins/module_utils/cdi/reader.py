@@ -103,6 +103,11 @@ def load(text: str) -> dict:
             found = _load_yaml(text)
     except RecursionError as error:
         raise SpecError("not a CDI specification: it is nested too deeply") from error
+    return checked(found)
+
+
+def checked(found: Any) -> dict:
+    """Return a parsed specification, or raise SpecError if keys that this module reads are invalid."""
     if not isinstance(found, dict) or "kind" not in found:
         raise SpecError("not a CDI specification: the key kind is missing")
     _check(found)

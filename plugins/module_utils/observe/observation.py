@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Callable, cast
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import masking
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
@@ -222,7 +223,9 @@ def observe(
     flag = next((flag["value"] for flag in daemon_json["flags"] if flag["key"] == "data-root"), None)
     host["docker_data"] = docker_data.read(root, docker.get("root_dir"), daemon_json["content"] or {}, flag)
     cdi_directories = [*cdi_staleness.DIRECTORIES, *docker.get("cdi_spec_dirs", ()), *podman_config.configured(root)]
-    host["cdi_specs"] = cdi_staleness.observed(root, cdi_directories)
+    specs = cdi_staleness.observed(root, cdi_directories)
+    host["cdi_specs"] = [{**spec, "nodes": observed_nodes.of_specification(root, spec["path"])} for spec in specs]
+    host["cdi_nodes"] = observed_nodes.of_host(root, host["nvidia"]["gpus"]) if specs else None
     host["cri_files"] = cri_files.read(root)
     texts = [*host["cri_files"]["containerd"].values(), *host["cri_files"]["crio"].values()]
     texts += [*observe_engines.runtime_programs(daemon_json)]

@@ -9,7 +9,6 @@ import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json as docker_daemon_json
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, runfile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
@@ -19,8 +18,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import fur
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record as proof_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import offered
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, registered_runtimes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import cdi_health, offered
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import registered_runtimes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 
 if t.TYPE_CHECKING:
@@ -63,10 +62,11 @@ def judge(
         problems += _links(facts, pcie_width)
         problems += _driver(host)
         problems += _uvm(host)
-        problems += _cdi(host, facts)
+        problems += cdi_health.problems(host, facts)
         problems += _failed_proof(host, proof)
         problems += registered_runtimes.missing(host)
         problems += offered.missing(host, facts, toolkit or toolkit_request.Request())
+        notes += cdi_health.notes(host, facts)
         notes += _old_proof(host) if proof is None else []
     problems += _engine(host, requires_engine)
     problems += _packages(host)
@@ -210,35 +210,6 @@ def _widths(facts: dict[str, t.Any]) -> t.Iterator[tuple[str, int | None, int | 
         if (gpu.get("health") or {}).get("state") != "lost":
             link = gpu.get("pcie") or {}
             yield gpu["pci_bus_id"] or f"index {gpu['index']}", link.get("width"), link.get("width_max")
-
-
-def _cdi(host: Host, facts: dict[str, t.Any]) -> list[str]:
-    specs = host.get("cdi_specs", [])
-    written = cdi_staleness.real(cdi_refresh.output(host)) if cdi_refresh.has_units(host) else None
-    found = []
-    for spec in specs:
-        is_of_unit = cdi_staleness.real(spec["path"]) == written
-        remedy = f"systemctl restart {cdi_refresh.SERVICE}" if is_of_unit else None
-        text = cdi_staleness.stale_message(
-            spec["path"], spec["driver_versions"], host["driver"]["loaded"], ours=spec["ours"], command=remedy
-        ) or cdi_staleness.changed_message(
-            spec["path"], spec["uuids"], _uuids(facts), ours=spec["ours"], command=remedy
-        )
-        found += [text] if text else []
-    return [*found, *cdi_staleness.duplicates(specs)]
-
-
-def _uuids(facts: dict[str, t.Any]) -> set[str]:
-    """Return the UUIDs of the devices that a specification can name. A GPU in MIG mode is not one of them."""
-    found: set[str] = set()
-    for gpu in facts.get("nvidia_gpus", []) if facts.get("nvidia_gpu_state") == "ready" else []:
-        mig = gpu.get("mig") or {}
-        names = [device.get("uuid") for device in mig.get("devices") or []] if mig.get("enabled") else [gpu.get("uuid")]
-        # Specifications do not contain lost GPUs, so their UUIDs show nothing.
-        if (gpu.get("health") or {}).get("state") == "lost" or None in names:
-            return set()
-        found.update(names)
-    return found
 
 
 def _failed_proof(host: Host, proof: dict[str, t.Any] | None) -> list[str]:

@@ -368,6 +368,7 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
         "engines": engines,
         "driver": upcoming,
         "cdi_waits": cdi_refresh.waits(host, context.facts, upcoming),
+        "cdi_changed": cdi_refresh.changed(host, context.facts),
         # Without activation, the old driver stays loaded, whose libraries are gone.
         "has_new_driver": bool(driver.get("installs"))
         and driver_request.read(context.values["nvidia_driver"]).activate,

@@ -13,7 +13,7 @@ import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig
 
@@ -76,11 +76,13 @@ def plan(
     installs: bool = False,
     has_new_driver: bool = False,
     waits: str | None = None,
+    changed: t.Collection[str] = (),
 ) -> Refresh:
     """Return what the role does with the units.
 
     `toolkit`: the version after the role. `installs`: the role installs packages of the toolkit. `driver`: the version
-    that is loaded or will be. `has_new_driver`: its files change in this run. `waits`: see function `waits`.
+    that is loaded or will be. `has_new_driver`: its files change in this run. `waits` and `changed`:
+    see the functions `waits` and `changed`.
     """
     result = Refresh()
     states = [host["services"].get(unit) or {} for unit in UNITS]
@@ -94,7 +96,9 @@ def plan(
         result.reasons.append(f"the toolkit {toolkit or ''} has no {SERVICE}".replace("  ", " "))
     else:
         makes_nodes = _makes_nodes(host, toolkit, installs=installs)
-        _units(host, result, driver, makes_nodes=makes_nodes, has_new_driver=has_new_driver)
+        _units(
+            host, result, driver, makes_nodes=makes_nodes, has_new_driver=has_new_driver or _is_changed(host, changed)
+        )
         if waits and result.restart:
             result.restart = False
             result.changes.remove(_refreshes(result, driver))
@@ -112,6 +116,21 @@ def waits(host: Host, facts: t.Mapping[str, t.Any] | None, driver: str | None) -
     if mig.has_nothing(facts):
         return f"{mig.NOTHING}, so the CDI specification is not written; create MIG devices, and run the role again"
     return None
+
+
+def changed(host: Host, facts: t.Mapping[str, t.Any] | None) -> frozenset[str]:
+    """Return the specifications whose devices or device nodes differ from those of the GPUs, without /var/run."""
+    present = observed_nodes.uuids(facts or {})
+    return frozenset(
+        staleness.real(spec["path"])
+        for spec in host["cdi_specs"]
+        if staleness.changed_message(spec["path"], spec["uuids"], present, ours=spec["ours"])
+        or observed_nodes.compare_specification(spec, host.get("cdi_nodes"), facts or {}).differences
+    )
+
+
+def _is_changed(host: Host, paths: t.Collection[str]) -> bool:
+    return staleness.real(output(host)) in paths
 
 
 def _refreshes(result: Refresh, driver: str | None) -> str:

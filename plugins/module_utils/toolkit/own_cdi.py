@@ -96,11 +96,13 @@ def plan(
     *,
     has_new_driver: bool = False,
     waits: str | None = None,
+    changed: t.Collection[str] = (),
 ) -> OwnCdi:
     """Return how the role installs the program and the unit.
 
     `driver`: the version that is loaded or will be. `digest` returns that of the program, or None if the controller
-    cannot build it. `has_new_driver`: its files change in this run. `waits`: see `cdi_refresh.waits`.
+    cannot build it. `has_new_driver`: its files change in this run. `waits` and `changed`: see
+    `cdi_refresh`.
     """
     state = host["services"].get(UNIT) or {}
     if state.get("load_state") == "masked":
@@ -140,7 +142,7 @@ def plan(
     result.remove = sorted(spec["path"] for path, spec in specs.items() if path != owned.CDI_REFRESHED)
     named = specs[owned.CDI_REFRESHED]["driver_versions"] if owned.CDI_REFRESHED in specs else []
     is_stale = staleness.stale_message(owned.CDI_REFRESHED, named, driver, ours=True) is not None
-    is_new = bool(result.options or result.files)
+    is_new = bool(result.options or result.files) or owned.CDI_REFRESHED in changed
     # Without a driver, the program cannot describe the GPUs.
     result.restart = bool(driver) and (owned.CDI_REFRESHED not in specs or is_stale or has_new_driver or is_new)
     if waits and result.restart:

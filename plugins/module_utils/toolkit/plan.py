@@ -77,6 +77,7 @@ def plan(
     driver: str | None = None,
     has_new_driver: bool = False,
     cdi_waits: str | None = None,
+    cdi_changed: t.Collection[str] = (),
     restart_policy: str = "when_safe",
     cdi_program: t.Callable[[], str | None] = lambda: None,
 ) -> Plan:
@@ -84,8 +85,8 @@ def plan(
 
     `versions` is None before the query of the repositories. `engines`: the versions of the engines that are installed
     or will be. `driver`: the version of the driver that is loaded or will be. `has_new_driver`: its files
-    change in this run. `cdi_waits`: see `cdi_refresh.waits`. `restart_policy`: that of role container_engine.
-    `cdi_program` returns the digest of the program of own_cdi, or None.
+    change in this run. `cdi_waits` and `cdi_changed`: see `cdi_refresh`. `restart_policy`: that of role
+    container_engine. `cdi_program` returns the digest of the program of own_cdi, or None.
     """
     packages = package_plan.plan(host, request, platforms, versions)
     result = Plan(packages.version, packages.source, problems=list(packages.problems), query=packages.query)
@@ -124,12 +125,20 @@ def plan(
     _config(result, host, request, oci_runtime)
     installs = bool(result.transaction and result.transaction.install)
     result.cdi = cdi_refresh.plan(
-        host, packages.version, driver, installs=installs, has_new_driver=has_new_driver, waits=cdi_waits
+        host,
+        packages.version,
+        driver,
+        installs=installs,
+        has_new_driver=has_new_driver,
+        waits=cdi_waits,
+        changed=cdi_changed,
     )
     result.changes += result.cdi.changes
     reasons += result.cdi.reasons
     if compatibility.CDI in request.isolations and result.cdi.specification is None:
-        result.own_cdi = own_cdi.plan(host, driver, cdi_program, has_new_driver=has_new_driver, waits=cdi_waits)
+        result.own_cdi = own_cdi.plan(
+            host, driver, cdi_program, has_new_driver=has_new_driver, waits=cdi_waits, changed=cdi_changed
+        )
     else:
         result.own_cdi = own_cdi.removal(host, result.cdi.remove)
     result.changes += result.own_cdi.changes
@@ -159,6 +168,7 @@ def without_toolkit(
     driver: str | None = None,
     has_new_driver: bool = False,
     cdi_waits: str | None = None,
+    cdi_changed: t.Collection[str] = (),
     cdi_program: t.Callable[[], str | None] = lambda: None,
 ) -> Plan:
     """Plan a host on which the role manages no toolkit, as `plan` does."""
@@ -167,7 +177,9 @@ def without_toolkit(
         result.problems = compatibility.problems(
             None, None, coexistence.for_containers(host, engines), [compatibility.CDI]
         )
-        result.own_cdi = own_cdi.plan(host, driver, cdi_program, has_new_driver=has_new_driver, waits=cdi_waits)
+        result.own_cdi = own_cdi.plan(
+            host, driver, cdi_program, has_new_driver=has_new_driver, waits=cdi_waits, changed=cdi_changed
+        )
         default = f"{own_cdi.UNIT} keeps the CDI specification up to date"
     else:
         result.own_cdi = own_cdi.removal(host)

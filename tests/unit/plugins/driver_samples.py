@@ -192,6 +192,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             "socket_group": None,
         },
         "cdi_specs": [],
+        "cdi_nodes": None,
         "nvidia_runtimes": {},
         "cri_files": {"containerd": {}, "crio": {}, "masked": [], "mode": None, "others": []},
         "driver_volume": None,

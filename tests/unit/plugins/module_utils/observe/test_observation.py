@@ -356,9 +356,10 @@ def test_cdi_specifications_are_read_from_the_directories_of_the_engine(tree):
     host = observe(
         tree, Programs(systemctl="active"), lambda _path, _request: {"CDISpecDirs": ["/etc/cdi", "/srv/cdi"]}
     )
+    common = {"uuids": [], "ours": False, "digest": None, "nodes": {"": []}}
     assert [{**spec, "digest": None} for spec in host["cdi_specs"]] == [
-        {"path": "/etc/cdi/a.json", "driver_versions": ["535.261.03"], "uuids": [], "ours": False, "digest": None},
-        {"path": "/srv/cdi/b.json", "driver_versions": [], "uuids": [], "ours": False, "digest": None},
+        {"path": "/etc/cdi/a.json", "driver_versions": ["535.261.03"], **common},
+        {"path": "/srv/cdi/b.json", "driver_versions": [], **common},
     ]
     assert [spec["path"] for spec in observe(tree)["cdi_specs"]] == ["/etc/cdi/a.json"]
 

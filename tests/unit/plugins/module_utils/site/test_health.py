@@ -248,10 +248,17 @@ def with_refresh(state: str, *specs: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return a host with the units that refresh the specification, and with specifications."""
     unit = {**RUNNING, "unit_file_state": state}
     units = dict.fromkeys(("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path"), unit)
-    return {**HOST, "services": {**HOST["services"], **units}, "cdi_specs": list(specs)}
+    return {**HOST, "services": {**HOST["services"], **units}, "cdi_specs": list(specs), "cdi_nodes": NO_NODES}
 
 
-OF_UNIT = {"path": "/var/run/cdi/nvidia.yaml", "driver_versions": ["535.1"], "uuids": ["GPU-1"], "ours": False}
+OF_UNIT: dict[str, t.Any] = {
+    "path": "/var/run/cdi/nvidia.yaml",
+    "driver_versions": ["535.1"],
+    "uuids": ["GPU-1"],
+    "ours": False,
+    "nodes": {"": ["/dev/nvidiactl"]},
+}
+NO_NODES: dict[str, t.Any] = {"numbers": {}, "majors": {}, "drm": {}, "mig_minors": {}}
 
 
 def test_specification_of_the_toolkit_is_written_again_with_its_unit() -> None:
@@ -280,7 +287,7 @@ def with_own_unit(state: str, *versions: str) -> dict[str, t.Any]:
     """Return a host with the unit of this collection and its specification."""
     spec = {**OF_UNIT, "path": "/var/run/cdi/gpufleet-nvidia.json", "driver_versions": list(versions), "ours": True}
     unit = {"gpufleet-cdi-refresh.service": {**RUNNING, "unit_file_state": state}}
-    return {**HOST, "services": {**HOST["services"], **unit}, "cdi_specs": [spec]}
+    return {**HOST, "services": {**HOST["services"], **unit}, "cdi_specs": [spec], "cdi_nodes": NO_NODES}
 
 
 def test_specification_of_this_collection_is_written_again_with_its_unit() -> None:

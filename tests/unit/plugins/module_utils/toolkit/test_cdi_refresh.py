@@ -156,3 +156,13 @@ def test_second_specifications_are_removed_or_named() -> None:
 
 def test_observation_reads_all_files_of_the_units() -> None:
     assert set(cdi_refresh.FILES) <= set(observation.FILES)
+
+
+def test_specification_with_other_nodes_is_written_again() -> None:
+    assert plan(FRESH, changed={"/run/cdi/nvidia.yaml"}).changes == [REFRESHES]
+    waiting = plan(FRESH, changed={"/run/cdi/nvidia.yaml"}, waits="no MIG devices")
+    assert (waiting.restart, waiting.changes) == (False, [])
+
+
+def test_specification_of_another_writer_is_not_written_again() -> None:
+    assert plan(FRESH, STATIC, changed={"/etc/cdi/nvidia.yaml"}).changes == []

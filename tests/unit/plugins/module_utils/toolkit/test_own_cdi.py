@@ -162,3 +162,13 @@ def test_unit_of_root_runs_no_python_that_a_user_can_replace() -> None:
     done = plan({**seen, "root_python": None})
     assert (done.changes, done.files) == ([], {})
     assert "can replace /home/alice/venv/bin/python" in done.problems[0]
+
+
+def test_specification_with_other_nodes_is_written_again() -> None:
+    seen = installed(FRESH)
+    assert own_cdi.plan(seen, DRIVER, lambda: DIGEST, changed={"/run/cdi/gpufleet-nvidia.json"}).changes == [WRITE]
+
+
+def test_specification_of_another_writer_is_not_written_again() -> None:
+    done = own_cdi.plan(host(STATIC), DRIVER, lambda: DIGEST, changed={"/etc/cdi/nvidia.yaml"})
+    assert (done.changes, done.restart) == ([], False)
