@@ -34,7 +34,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 names = ("record", "query", "query_streams", "query_dependencies", "repositories", "archive_components",
          "module_streams", "files", "rehearse_removals")
-module = AnsibleModule({name: {"type": "raw"} for name in (*names, "lock_timeout")}, supports_check_mode=True)
+others = ("lock_timeout", "download_timeout")
+module = AnsibleModule({name: {"type": "raw"} for name in (*names, *others)}, supports_check_mode=True)
 module.exit_json(versions={name: ["580.95.05-1"] for name in module.params["query"] or []}, streams={})
 """
 _FAKES = {

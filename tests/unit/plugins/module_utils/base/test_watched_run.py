@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import time
 from pathlib import Path
 
@@ -109,4 +110,23 @@ def test_an_exception_ends_the_program(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         run_watched(["bash", "-c", "sleep 60 & sleep 60"], environment(str(tmp_path)), 1, waits=waits)
+    assert running(str(tmp_path)) == []
+
+
+def test_a_lost_terminal_ends_the_program(tmp_path):
+    """It gets the hangup of its terminal, as if the module's own function had started it."""
+    child, terminal = pty.fork()
+    if child == 0:
+        try:
+            run_watched(["bash", "-c", "sleep 60 & sleep 60"], environment(str(tmp_path)), 60)
+        finally:
+            os._exit(0)
+    end = time.monotonic() + 10
+    while running(str(tmp_path)).count("sleep\n") < 2 and time.monotonic() < end:
+        time.sleep(0.1)
+    assert running(str(tmp_path)).count("sleep\n") == 2
+    os.close(terminal)
+    os.waitpid(child, 0)
+    while running(str(tmp_path)) and time.monotonic() < end:
+        time.sleep(0.1)
     assert running(str(tmp_path)) == []
