@@ -18,6 +18,8 @@ PACKAGE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", re.ASCII)
 # An epoch, the version and the release. rpm writes (none) for a missing epoch.
 PACKAGE_VERSION = re.compile(r"(?:\(none\):)?[A-Za-z0-9_][A-Za-z0-9._+~^:-]*", re.ASCII)
 ARCHITECTURE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
+# GPU-…, MIG-…, and MIG-GPU-…/1/0 of old drivers.
+UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9/_-]*", re.ASCII)
 PATH = re.compile(r"/[A-Za-z0-9._/+-]*", re.ASCII)
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]*\$?", re.ASCII)
 

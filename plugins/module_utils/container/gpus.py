@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import UUID, is_like
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import health as nvml_health
 
@@ -176,7 +177,7 @@ def inventory_from_facts(gpus: Sequence[Mapping[str, Any]]) -> Inventory:
         gpu = Gpu(
             index=item["index"],
             minor=item.get("minor"),
-            uuid=item.get("uuid") or f"GPU-unknown-{item['index']}",
+            uuid=item["uuid"] if is_like(UUID, item.get("uuid")) else f"GPU-unknown-{item['index']}",
             name=item.get("name") or "",
             pci_bus_id=item.get("pci_bus_id"),
             memory_total_mib=item.get("memory_total_mib"),
@@ -207,7 +208,7 @@ def inventory_from_facts(gpus: Sequence[Mapping[str, Any]]) -> Inventory:
                 memory_free_mib=device.get("memory_free_mib"),
             )
             for device in mig.get("devices") or ()
-            if device.get("uuid")
+            if is_like(UUID, device.get("uuid"))
         )
     return Inventory(gpus=tuple(found), units=tuple(units))
 

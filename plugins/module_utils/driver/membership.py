@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 # name-[epoch:]version-release[.arch or .*]
-_DRIVER_LOCK = re.compile(rf"([\w.+-]+)-(?:\d+:)?{DRIVER_VERSION}-[^*?-]+(?:\.\*)?")
+_DRIVER_LOCK = re.compile(rf"(\w[\w.+-]*)-(?:\d+:)?{DRIVER_VERSION}-[\w.+~^]+(?:\.\*)?", re.ASCII)
 # The version and the architecture after the name in a lock without wildcards in these parts.
 _LOCKED_VERSION = r"(-\d[^-*?]*-[^-*?]+)?(\.\*|\.\w+)?"
 _NAMES = re.compile(DRIVER_PACKAGES)

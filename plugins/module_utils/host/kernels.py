@@ -28,6 +28,7 @@ def read(root: str, running: str, run: Run) -> dict:
 
     `next_boot_unknown`: why the kernel of the next boot is only a guess, or None.
     """
+    running = running if is_like(KERNEL_RELEASE, running) else "unknown"
     bootable = boot.bootable(root)
     predicted = boot.predict(root, bootable, run)
     upcoming = predicted["release"] or running

@@ -124,7 +124,7 @@ def providers(root: str, manager: str | None, names: list[str], run: Run) -> dic
     elif manager in ("dnf", "zypper"):
         for name in names:
             rc, out, _err = run(["rpm", "--query", "--whatprovides", "--queryformat", r"%{NAME}\n", name])
-            found[name] = out.split() if rc == 0 else []
+            found[name] = [one for one in out.split() if is_like(PACKAGE, one)] if rc == 0 else []
     return {name: sorted({*found[name]}) for name in names if found.get(name)}
 
 

@@ -13,6 +13,7 @@ import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import PATH, is_like
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig
@@ -170,7 +171,7 @@ def _units(host: Host, result: Refresh, driver: str | None, *, makes_nodes: bool
 
 def output(host: Host) -> str:
     """Return the path of the specification that the service writes."""
-    found = _OUTPUT.findall(observed_files.content(host, ENVIRONMENT) or "")
+    found = [path for path in _OUTPUT.findall(observed_files.content(host, ENVIRONMENT) or "") if is_like(PATH, path)]
     return found[-1] if found else SPECIFICATION
 
 

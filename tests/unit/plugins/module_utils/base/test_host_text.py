@@ -13,12 +13,14 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import gpus as gpus_of_container
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import PROCESS, Holder
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership, module_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, engines, stopped, users, volumes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import boot, kernels, processes, root_python
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dpkg_state, installed, lock_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
 
 ROOT = Path(__file__).resolve().parents[5]
 HOSTILE = ["$(id)", "`id`", '"', ";", "a\nb", "%", "{{ 7*7 }}", "a b"]
@@ -87,6 +89,30 @@ def _recorded_users(_root, text):
     return users._recorded({"files": {owned.ENGINE_USERS: {"exists": True, "content": record}}})
 
 
+def _running_kernel(root, text):
+    found = kernels.read(str(root), text, lambda argv: (1, "", ""))
+    return [found["running"], found["next_boot"], *(one["release"] for one in found["kernels"])]
+
+
+def _providers(root, text):
+    return installed.providers(str(root), "dnf", ["cuda"], lambda argv: (0, f"cuda-13\n{text}\n", ""))["cuda"]
+
+
+def _uuids(_root, text):
+    mig = {"enabled": True, "devices": [{"index": 0, "uuid": "MIG-1"}, {"index": 1, "uuid": f"MIG-1{text}"}]}
+    gpus = [
+        {"index": 0, "uuid": "GPU-1"},
+        {"index": 1, "uuid": f"GPU-1{text}"},
+        {"index": 2, "uuid": "GPU-2", "mig": mig},
+    ]
+    return [unit.uuid for unit in gpus_of_container.inventory_from_facts(gpus).units]
+
+
+def _stale_locks(_root, text):
+    locks = ["nvidia-driver-3:570.10-1.el9.*", f"nvidia-driver-3:570.10-1{text}", f"nvidia{text}-3:570.10-1"]
+    return membership.stale_locks({"packages": {}, "package_state": {"held_patterns": locks}}, "nvidia")
+
+
 # Each reader of values that become arguments of commands or parts of units: what it returns beside a hostile value.
 READERS = {
     "kernels": (_kernels, ["6.8.0-40-generic"]),
@@ -99,6 +125,10 @@ READERS = {
     "dpkg versions": (_dpkg("Version"), [("dpkg", "1.22.6", "amd64")]),
     "dpkg architectures": (_dpkg("Architecture"), [("dpkg", "1.22.6", "amd64")]),
     "recorded users": (_recorded_users, ["alice"]),
+    "running kernel": (_running_kernel, ["unknown", "unknown", "unknown"]),
+    "rpm providers": (_providers, ["cuda-13"]),
+    "UUIDs": (_uuids, ["GPU-1", "GPU-unknown-1", "MIG-1"]),
+    "locks of versions": (_stale_locks, ["nvidia-driver-3:570.10-1.el9.*"]),
     "PCI addresses": (_pci, ["0000:01:00.0"]),
 }
 
@@ -108,9 +138,17 @@ READERS = {
 def test_only_values_of_the_expected_form_are_read(tmp_path, reader, text):
     read, expected = READERS[reader]
     found = read(tmp_path, text)
-    # A line break ends an rpm or dpkg line: the rest is no entry of its own.
+    # After a line break, rpm and dpkg begin an entry of its own, which may be valid.
     assert [one for one in found if one in expected] == expected
     assert not [one for one in found if text in str(one) or text in one]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_the_path_of_the_cdi_specification_is_plain(text):
+    lines = f"NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=/etc/cdi/{text}x\n"
+    found = cdi_refresh.output({"files": {cdi_refresh.ENVIRONMENT: {"exists": True, "content": lines}}})
+    # The value ends at a space, a quote or the end of the line.
+    assert found in (cdi_refresh.SPECIFICATION, "/etc/cdi/a", "/etc/cdi/")
 
 
 @pytest.mark.parametrize("text", HOSTILE)
