@@ -8,6 +8,7 @@ Only the files of the host are read, below a given root directory.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -240,10 +241,14 @@ def _runtime_obstacle(
     refusal = toolkit_refusals.of_runtime(engine, host, units, capabilities)
     if refusal:
         return refusal
-    stale = next(filter(None, (stale_reason(unit, host, capabilities) for unit in units)), None)
-    if stale and runtime_mode(host) == "cdi":
-        return f'{RUNTIME_CONFIG} sets mode = "cdi", and {stale}'
-    return None
+    if runtime_mode(host) != "cdi":
+        return None
+    # The runtime reads its own directories, even if CDI is disabled in the engine.
+    settings = host.toolkit
+    own = dataclasses.replace(host, specs=reader.read(settings.cdi_directories, host.root))
+    reasons = (stale_reason(unit, own, capabilities, settings.cdi_kind) for unit in units)
+    stale = next(filter(None, reasons), None)
+    return f'{RUNTIME_CONFIG} sets mode = "cdi", and {stale}' if stale else None
 
 
 def _device_requests_obstacle(

@@ -524,6 +524,14 @@ def test_restart_risk_is_reported(tree, *, engine, isolation, policy, files, wor
     assert (risk is None) if words is None else (words in risk)
 
 
+def test_runtime_in_mode_cdi_is_compared_although_docker_has_cdi_disabled(tree):
+    config = '[nvidia-container-runtime]\nmode = "cdi"\n'
+    tree.spec(node="/dev/nvidia0").files(RUNTIME).files("/etc/nvidia-container-runtime/config.toml", text=config)
+    engine = docker("26.1.0", cdi_dirs=(), runtimes={"nvidia": "nvidia-container-runtime"})
+    with pytest.raises(IsolationError, match=r"mode = \"cdi\", and .* it has /dev/nvidia0, which is not a node of"):
+        chosen(tree, engine, "runtime")
+
+
 STALE_NODES = {
     "cdi": (docker("28.5.1", cdi_dirs=CDI_DIRS), ()),
     "cdi of podman": (podman("5.4.2"), ()),
