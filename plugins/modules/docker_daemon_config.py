@@ -276,7 +276,7 @@ import subprocess
 import tempfile
 import time
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import (
@@ -601,6 +601,7 @@ def run(module: AnsibleModule) -> dict:
 
 
 def main() -> None:
+    process_state.pin()
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "default": daemon_json.DEFAULT_PATH},

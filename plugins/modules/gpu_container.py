@@ -645,7 +645,7 @@ driver_volume:
 import os
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import (
     MaskedModule as AnsibleModule,
 )
@@ -706,6 +706,7 @@ _FAILURES = (
 
 def main() -> None:
     """Run the phase that the action plugin requests."""
+    process_state.pin()
     module = AnsibleModule(argument_spec=argument_spec(), mask=masked, supports_check_mode=True)
     module.params.update({**dict.fromkeys(PRIVATE), **(module.params.pop("x_private") or {})})
     phase = module.params["_phase"]

@@ -165,7 +165,7 @@ import os
 import sys
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root, needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import remove_abandoned, workspace
@@ -177,6 +177,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.image import 
 
 def main() -> None:
     """Run the module."""
+    process_state.pin()
     strings = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={

@@ -235,6 +235,7 @@ maintained_by:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import apply, specification
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
@@ -243,6 +244,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import drive
 
 def main() -> None:
     """Run the module."""
+    process_state.pin()
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},

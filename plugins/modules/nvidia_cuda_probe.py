@@ -218,6 +218,7 @@ import re
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import probe as cuda_probe
 
 MEMORY_MIB_MAX = 16384
@@ -257,6 +258,7 @@ def failure_message(result: dict) -> str:
 
 def main() -> None:
     """Run the module."""
+    process_state.pin()
     module = AnsibleModule(
         argument_spec={
             "gpus": {"type": "list", "elements": "str"},

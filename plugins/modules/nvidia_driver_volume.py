@@ -257,6 +257,7 @@ actions:
 """
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import volumes
@@ -265,6 +266,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import apply
 
 def main() -> None:
     """Run the module."""
+    process_state.pin()
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": apply.DEFAULTS["state"]},

@@ -436,6 +436,7 @@ import os
 import re
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import (
     MaskedModule as AnsibleModule,
 )
@@ -597,6 +598,7 @@ def fail(module: AnsibleModule, text: str, *, is_reading: bool) -> None:
 
 def main() -> None:
     """Read the options, carry out the transaction, and report it."""
+    process_state.pin()
     texts = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={

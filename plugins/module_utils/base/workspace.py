@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
 
 # /tmp may be too small for the package lists of a distribution.
@@ -22,7 +23,9 @@ _PARENT = "/var/tmp"
 def workspace(root: str = "/") -> Iterator[str]:
     """Create a private directory, and remove it at the end."""
     parent = os.path.join(root, _PARENT.lstrip("/"))
-    with tempfile.TemporaryDirectory(prefix=f"gpufleet-{os.getpid()}-", dir=parent) as directory:
+    # The users to which package managers change read the files in it.
+    prefix = f"gpufleet-{os.getpid()}-"
+    with process_state.pinned_umask(), tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as directory:
         yield directory
 
 
