@@ -529,7 +529,7 @@ def test_runtime_in_mode_cdi_is_compared_although_docker_has_cdi_disabled(tree):
     tree.spec(node="/dev/nvidia0").files(RUNTIME).files("/etc/nvidia-container-runtime/config.toml", text=config)
     engine = docker("26.1.0", cdi_dirs=(), runtimes={"nvidia": "nvidia-container-runtime"})
     with pytest.raises(IsolationError, match=r"mode = \"cdi\", and .* it has /dev/nvidia0, which is not a node of"):
-        chosen(tree, engine, "runtime")
+        choose("runtime", engine, replace(tree.host(), specs=reader.Specs()), ONE, DEFAULT_CAPABILITIES)
 
 
 STALE_NODES = {
