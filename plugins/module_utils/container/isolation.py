@@ -168,8 +168,13 @@ def _of_others(unit: Unit, host: Host) -> str:
 def stale_reason(unit: Unit, host: Host, capabilities: Sequence[str], kind: str | None = reader.KIND) -> str | None:
     """Return why the CDI device of a unit cannot be trusted: it differs from the host, or cannot be compared."""
     device = cdi_device(unit, host.specs, kind)
-    if device is None:
-        return None
+    return stale_device_reason(device, [unit], host, capabilities) if device else None
+
+
+def stale_device_reason(
+    device: reader.Device, units: Sequence[Unit], host: Host, capabilities: Sequence[str]
+) -> str | None:
+    """Return why a CDI device that stands for these units cannot be trusted, or None."""
     is_of_unit = cdi_staleness.real(device.path) == cdi_staleness.real(cdi_refresh.SPECIFICATION)
     has_unit = is_of_unit and any(host.has(path) for path in cdi_refresh.UNIT_FILES)
     command = f"systemctl restart {cdi_refresh.SERVICE}" if has_unit else None
@@ -178,7 +183,8 @@ def stale_reason(unit: Unit, host: Host, capabilities: Sequence[str], kind: str 
     )
     if stale:
         return stale
-    found = compare([_described(unit)], device.cdi_nodes, read_nodes(host.root, [unit.gpu.pci_bus_id]), capabilities)
+    nodes = read_nodes(host.root, [unit.gpu.pci_bus_id for unit in units])
+    found = compare([_described(unit) for unit in units], device.cdi_nodes, nodes, capabilities)
     if found.differences:
         text = f"for {device.qualified}, {' and '.join(found.differences)}"
         return cdi_staleness.different_message(device.path, text, ours=device.ours, command=command)

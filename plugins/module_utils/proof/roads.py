@@ -25,6 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
     VOLUME,
     Host,
     find_obstacle,
+    stale_device_reason,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_volume
@@ -114,6 +115,10 @@ def _obstacle(
     found = find_obstacle(isolation, engine, host, units, DEFAULT_CAPABILITIES)
     if found:
         return found
+    if isolation == CDI and _ALL in host.specs.devices:
+        stale = stale_device_reason(host.specs.devices[_ALL], units, host, DEFAULT_CAPABILITIES)
+        if stale:
+            return stale
     if isolation == VOLUME:
         name = driver_volume.volume_name(host.driver_version or "")
         if not has_volume(name):

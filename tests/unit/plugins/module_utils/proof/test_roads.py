@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
@@ -119,3 +121,17 @@ def test_docker_gets_what_its_client_sends():
     asked = clients._container(roads.Road("docker", "volume", devices=("/dev/nvidia0",), volumes=("v:/m:ro",)), "i", ())
     node = {"PathOnHost": "/dev/nvidia0", "PathInContainer": "/dev/nvidia0", "CgroupPermissions": "rwm"}
     assert (asked["HostConfig"]["Devices"], asked["HostConfig"]["Binds"]) == ([node], ["v:/m:ro"])
+
+
+@pytest.mark.parametrize(("node", "trusted"), [("/dev/nvidia2", True), ("/dev/nvidia3", False)])
+def test_the_device_for_all_gpus_is_compared_with_the_host(tmp_path, node, trusted):
+    tree = Tree(tmp_path).spec()
+    edits = [{"path": path} for path in (node, "/dev/nvidiactl", "/dev/nvidia-uvm")]
+    device = {"name": "all", "containerEdits": {"deviceNodes": edits}}
+    tree.files(
+        "/etc/cdi/zz.json", text=json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]})
+    )
+    offer = roads.offered(EngineState("podman", "5.4.2", cdi_dirs=CDI_DIRS), tree.host(), ONE, lambda name: False)
+    assert ("cdi" not in offer.obstacles) is trusted
+    if not trusted:
+        assert "nvidia.com/gpu=all, it has /dev/nvidia3, which is not a node of GPU 1" in offer.obstacles["cdi"]
