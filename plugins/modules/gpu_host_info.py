@@ -214,7 +214,8 @@ host:
         - Users of the GPUs - processes that have a device open (C(open)), and running containers of any engine that
           have one in F(/dev).
         - Fields are C(pid), C(command), C(devices), C(open), C(container), which is the short ID, the name in LXC, or
-          null, and C(container_name), which is null if Docker does not know the container.
+          null, and C(container_name), which is null if Docker does not know the container. Containers of
+          M(gpufleet.hosts.gpu_container) on Docker have C(assigned), the UUIDs of their GPUs and MIG devices.
       type: list
       elements: dict
       sample: [{pid: 812, command: sleep, devices: [/dev/nvidia0], open: false, container: 4f1c9ab3e2d0}]

@@ -147,7 +147,13 @@ class Driver(TypedDict):
     prefix: str | None
 
 
-class Holder(TypedDict):
+class AssignedGpus(TypedDict, total=False):
+    """What only containers of module gpu_container have: the UUIDs of the assigned GPUs and MIG devices."""
+
+    assigned: list[str]
+
+
+class Holder(AssignedGpus):
     """A process that has a GPU open, or a container that has one in /dev."""
 
     pid: int

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import Callable
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import UUID, is_like
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
 
 Ask = Callable[[str, str], "dict | None"]
 _SHORT_ID = 12
+# The label with which gpu_container records the assigned GPUs.
+_ASSIGNED = "gpufleet.gpus"
 
 
 def holders(root: str) -> list[dict]:
@@ -31,7 +34,7 @@ def holders(root: str) -> list[dict]:
 
 
 def add_container_names(host: dict, ask: Ask | None) -> None:
-    """Add the names of the containers that use a GPU, if Docker knows the container."""
+    """Add the name of each container with a GPU, and the GPUs that gpu_container assigned to it, if Docker knows it."""
     for holder in host["holders"]:
         holder["container_name"] = None
     if not (ask and host["engines"]["docker"]["info"] and any(holder["container"] for holder in host["holders"])):
@@ -40,6 +43,10 @@ def add_container_names(host: dict, ask: Ask | None) -> None:
         if holder["container"]:
             answer = ask("/run/docker.sock", f"/containers/{holder['container']}/json") or {}
             holder["container_name"] = (answer.get("Name") or "").lstrip("/") or None
+            assigned = ((answer.get("Config") or {}).get("Labels") or {}).get(_ASSIGNED)
+            # A privileged container has all devices, and its user was warned.
+            if assigned and not (answer.get("HostConfig") or {}).get("Privileged"):
+                holder["assigned"] = [uuid for uuid in assigned.split(",") if is_like(UUID, uuid)]
 
 
 def _name(container: process_table.Container) -> str:

@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import fur
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record as proof_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import cdi_health, offered
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import assigned_gpus, cdi_health, offered
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import registered_runtimes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 
@@ -63,6 +63,7 @@ def judge(
         problems += _driver(host)
         problems += _uvm(host)
         problems += cdi_health.problems(host, facts)
+        problems += assigned_gpus.problems(host, facts)
         problems += _failed_proof(host, proof)
         problems += registered_runtimes.missing(host)
         problems += offered.missing(host, facts, toolkit or toolkit_request.Request())

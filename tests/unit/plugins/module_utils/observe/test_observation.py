@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import gpu_users, observation
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import PROPRIETARY, Tree
 
 K = "6.1.0-47-amd64"
@@ -704,6 +704,25 @@ def test_the_container_name_comes_from_docker(tree):
 
     (holder,) = observe(tree, Programs(systemctl="active"), ask)["holders"]
     assert holder["container_name"] == "job"
+    assert "assigned" not in holder
+
+
+@pytest.mark.parametrize(
+    ("labels", "privileged", "expected"),
+    [
+        ({"gpufleet.gpus": "GPU-1,MIG-2"}, False, ["GPU-1", "MIG-2"]),
+        ({"gpufleet.gpus": "GPU-1,$(id)"}, False, ["GPU-1"]),
+        ({"gpufleet.gpus": "GPU-1"}, True, None),
+        ({}, False, None),
+        (None, False, None),
+    ],
+)
+def test_the_assigned_gpus_of_a_container_come_from_its_label(labels, privileged, expected):
+    host = {"holders": [{"container": "4f1c"}], "engines": {"docker": {"info": {}}}}
+    host["engines"]["docker"]["info"] = {"containers_running": 1}
+    answer = {"Name": "/job", "Config": {"Labels": labels}, "HostConfig": {"Privileged": privileged}}
+    gpu_users.add_container_names(host, lambda _path, _request: answer)
+    assert host["holders"][0].get("assigned") == expected
 
 
 def test_a_host_inside_a_container_is_not_its_own_holder(tree):
