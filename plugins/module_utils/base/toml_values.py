@@ -29,13 +29,13 @@ class TomlValueError(ValueError):
 def read(text: str) -> dict[str, Any]:
     """Return the content of a text. Raise TomlValueError if it is not TOML."""
     try:
-        import tomllib  # noqa: PLC0415 - Python 3.11
+        from tomllib import loads  # noqa: PLC0415 - Python 3.11
     except ImportError:
-        return read_plain(text)
+        loads = read_plain
     try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise TomlValueError(str(error)) from error
+        return loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError also stands for a number with thousands of digits
+        raise TomlValueError(str(error)[:200]) from error
 
 
 def get(tree: Any, *path: str) -> Any:

@@ -13,7 +13,8 @@ _MOST_DIGITS = 18
 
 def whole_number(digits: str) -> int:
     """Return the number for digits of a host, a package or an image. Longer numbers all count as the same one."""
-    return int(digits) if len(digits.lstrip("0")) <= _MOST_DIGITS else 10**_MOST_DIGITS
+    number = digits.lstrip("0") or "0"
+    return int(number) if len(number) <= _MOST_DIGITS else 10**_MOST_DIGITS
 
 
 def natural_key(text: str) -> list[tuple[int, int, str]]:

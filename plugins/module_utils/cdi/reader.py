@@ -270,7 +270,8 @@ def written_nodes(edits: Mapping[str, Any]) -> list[CdiNode]:
     for node in edits.get("deviceNodes") or ():
         text = [str(node.get(key) or 0) for key in ("major", "minor")]
         numbers = (int(text[0]), int(text[1])) if all(part.isdigit() for part in text) and text[0] != "0" else None
-        found.append(CdiNode(node.get("hostPath") or node["path"], numbers))
+        path = os.path.normpath(node.get("hostPath") or node["path"])
+        found.append(CdiNode("/" + path.lstrip("/"), numbers))
     return found
 
 

@@ -53,7 +53,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _MODULE_OPTIONS = ("name", "image", "state", "pull")
 _LABEL_PREFIX = "gpufleet."
 # Podman's options that add variables which this module does not know.
-_MORE_VARIABLES = frozenset({"--env", "-e", "--env-file", "--env-host", "--env-merge"})
+_VARIABLE_OPTIONS = ("env_file", "env_host", "env_merge")
+_MORE_VARIABLES = frozenset({"--env", "--env-file", "--env-host", "--env-merge"})
 
 _DOCKER = {
     "cap_add": "capabilities",
@@ -200,7 +201,9 @@ def extra_options(engine: str, options: Mapping[str, Any], extras: Extras) -> di
 def has_more_variables(options: Mapping[str, Any]) -> bool:
     """Return whether the container gets variables in addition to those of the image and of the option `env`."""
     words = [str(word).partition("=")[0] for word in options.get("cmd_args") or ()]
-    return any(options.get(name) for name in ("env_file", "env_host")) or not _MORE_VARIABLES.isdisjoint(words)
+    if any(options.get(name) for name in _VARIABLE_OPTIONS) or not _MORE_VARIABLES.isdisjoint(words):
+        return True
+    return any(re.match(r"-[diPqt]*e", word) for word in words)  # -eNAME=VALUE
 
 
 def docker_host(engine_options: Mapping[str, Any], environment: Mapping[str, str]) -> str | None:

@@ -33,7 +33,7 @@ _AMAZON_VARIABLE = "DOCKER_ADD_RUNTIMES"
 _AMAZON_RUNTIMES = "/etc/docker-runtimes.d"
 _DOCKERD = ("dockerd", "dockerd-ce")
 _SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")
-_SEPARATORS = (";", "&", "&&", "||", "|", ">", ">>", "<", "2>", "2>&1", "&>")
+_SEPARATORS = ";&|<>"
 _SUBSTITUTION = re.compile(r"\$\(|`|\$\w|\$\{")
 
 
@@ -152,8 +152,9 @@ def _script(text: str, place: str, environment: dict[str, tuple[str, str]]) -> l
     def value(match: re.Match[str]) -> str:
         return environment[match.group(1)][0] if match.group(1) in environment else match.group(0)
 
-    words = _split(re.sub(r"\$\{?(\w+)\}?", value, text))
-    end = next((index for index, word in enumerate(words) if word in _SEPARATORS and _has_dockerd(words[:index])), None)
+    words = _split(re.sub(r"\$\{?(\w+)\}?", value, text), _SEPARATORS)
+    ends = (index for index, word in enumerate(words) if not word.strip(_SEPARATORS) and _has_dockerd(words[:index]))
+    end = next(ends, None)
     return [(word, place) for word in words[:end]]
 
 
@@ -181,7 +182,9 @@ def _running(root: str, unit: str) -> list[tuple[str, str]]:
     """Return the words of the dockerd that runs in the unit."""
     for pid in sorted(filter(str.isdigit, listing(root, "/proc")), key=int):
         words = (read_text(root, f"/proc/{pid}/cmdline") or "").rstrip("\0").split("\0")
-        if _base(words[0]) in _DOCKERD and unit in (read_text(root, f"/proc/{pid}/cgroup") or ""):
+        groups = read_text(root, f"/proc/{pid}/cgroup") or ""
+        # The unit of a rootless daemon has the same name.
+        if _base(words[0]) in _DOCKERD and f"/{unit}" in groups and "/user@" not in groups:
             return [(word, f"the command line of process {pid}") for word in words]
     return []
 
@@ -215,9 +218,12 @@ def _assignments(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def _split(value: str) -> list[str]:
+def _split(value: str, separators: str = "") -> list[str]:
+    """Return the words of a text. `separators`: these characters end a word, and are words of their own."""
+    words = shlex.shlex(value, posix=True, punctuation_chars=separators)
+    words.whitespace_split, words.commenters = True, ""
     try:
-        return shlex.split(value)
+        return list(words)
     except ValueError:
         return value.split()
 

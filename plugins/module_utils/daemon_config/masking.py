@@ -93,9 +93,10 @@ def masked_file(text: str) -> str:
 
 def masked_tree(value: t.Any, key: str = "") -> t.Any:
     """Mask all texts in a JSON value that belongs to `key`."""
+    # A token of digits is a number in YAML without quotes.
+    if isinstance(value, (str, int, float)) and value and value is not True and _SECRET_KEY.search(key):
+        return _MASK
     if isinstance(value, str):
-        if value and _SECRET_KEY.search(key):
-            return _MASK
         if key in REGISTRY_OPTIONS:
             return _masked_registry(value)
         value = _masked_address(value)

@@ -14,7 +14,9 @@ _GPU_MAJOR, _DRM_MAJOR = "195", "226"
 _CONTROL_MINORS = ("254", "255")
 _CHARACTER_NODE = re.compile(r"^/dev/char/(\d+:\d+)")
 _CDI = re.compile(r"^[^/=\s]+/(?P<class>[^/=\s]+)=(?P<name>.+)$")
-_RULE = re.compile(r"^\s*([abc])(?:\s+(\*|\d+):(\*|\d+))?(?:\s+([rwm]+))?\s*$")
+# Podman also reads it after other short options that have no value.
+_SHORT_VOLUME = re.compile(r"^-[diPqt]*v=?(.*)$", re.DOTALL)
+_RULE = re.compile(r"^\s*([abc])(?:\s+0*(\*|\d+):0*(\*|\d+))?(?:\s+([rwm]+))?\s*$")
 # The options of Podman's command line by the option of the module that means the same.
 _ARGUMENTS = {
     "--device": "device",
@@ -67,8 +69,9 @@ def _arguments(words: Any) -> dict[str, list[Any]]:
     while rest:
         word = rest.pop(0)
         name, has_value, value = word.partition("=")
-        if word.startswith("-v") and not word.startswith("--") and len(word) > len("-v"):
-            name, has_value, value = "-v", "=", word[len("-v") :].removeprefix("=")
+        short = _SHORT_VOLUME.match(word)
+        if short:
+            name, has_value, value = "-v", short[1], short[1]
         option = _ARGUMENTS.get(name)
         if option is None:
             continue
@@ -108,9 +111,9 @@ def _mounts(options: Mapping[str, Any], allowed: Collection[str]) -> Iterable[st
 
 
 def _normal(path: str) -> str:
-    """Return an absolute path without repeated slashes, `.` and `..`. The root of process 1 is that of the host."""
+    """Return an absolute path without repeated slashes, `.` and `..`. Process 1 and the engine have the host's root."""
     path = "/" + posixpath.normpath(path).lstrip("/") if path.startswith("/") else path
-    return re.sub(r"^/proc/1/root(?=/|$)", "", path) or "/"
+    return re.sub(r"^(?:/proc/(?:1|self|thread-self)/root)+(?=/|$)", "", path) or "/"
 
 
 def _exposes_nodes(path: str, allowed: Collection[str]) -> bool:

@@ -62,6 +62,14 @@ def test_invalid_text_is_an_error_that_names_the_line(text, line):
         toml_values.read(text)
 
 
+@pytest.mark.parametrize("text", ["a = " + "1" * 5000, "a = " + "[" * 5000, "a = {b = " * 5000])
+def test_numbers_and_lists_of_any_size_end_in_no_traceback(text):
+    try:
+        toml_values.read(text)
+    except TomlValueError as error:
+        assert len(str(error)) <= 200
+
+
 def test_other_values_are_none_without_tomllib():
     assert toml_values.read_plain("a = 1.5\nb = 1979-05-27\nc = 2") == {"a": None, "b": None, "c": 2}
     with pytest.raises(TomlValueError, match="line 2"):

@@ -11,7 +11,13 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.reader import SpecError, load, load_plain_yaml, read
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.reader import (
+    SpecError,
+    load,
+    load_plain_yaml,
+    read,
+    written_nodes,
+)
 
 # Output of nvidia-ctk.
 VENDOR = """\
@@ -224,3 +230,8 @@ def test_other_files_are_ignored_and_malformed_ones_are_named(tmp_path):
     assert list(found.devices) == ["nvidia.com/gpu=GPU-aaaa"]
     assert len(found.broken) == 1
     assert found.broken[0].startswith("/etc/cdi/bad.json: ")
+
+
+@pytest.mark.parametrize("path", ["/dev//nvidia1", "//dev/nvidia1", "/dev/./nvidia1", "/dev/x/../nvidia1"])
+def test_nodes_have_one_spelling(path):
+    assert [node.path for node in written_nodes({"deviceNodes": [{"path": path}]})] == ["/dev/nvidia1"]

@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.options i
     NAMES,
     OptionError,
     docker_host,
+    has_more_variables,
     isolation_bypass_warnings,
     module_arguments,
     removal_options,
@@ -310,6 +311,9 @@ def test_no_options_are_added_without_gpus():
         ("docker", {"volumes": ["/dev/..:/d"]}, "volume /dev/..:/d exposes"),
         ("docker", {"volumes": ["/dev/./dri/:/d"]}, "volume /dev/./dri/:/d exposes"),
         ("docker", {"volumes": ["/proc/1/root/dev:/d"]}, "volume /proc/1/root/dev:/d exposes"),
+        ("docker", {"volumes": ["/proc/self/root/dev:/d"]}, "volume /proc/self/root/dev:/d exposes"),
+        ("docker", {"devices": ["/proc/thread-self/root/proc/1/root/dev/nvidia1"]}, "root/dev/nvidia1 gives access"),
+        ("docker", {"device_cgroup_rules": ["c 0195:01 rw"]}, "gives access to /dev/nvidia1 in addition"),
         ("docker", {"mounts": [{"source": "/dev/", "target": "/d", "type": "bind"}]}, "mount of /dev/ exposes"),
         (
             "docker",
@@ -332,6 +336,7 @@ def test_no_options_are_added_without_gpus():
         ("podman", {"cmd_args": ["--gpus", "all"]}, "engine_options.gpus=all gives access"),
         ("podman", {"cmd_args": ["-v", "/dev:/dev"]}, "volume /dev:/dev exposes"),
         ("podman", {"cmd_args": ["-v/dev:/dev"]}, "volume /dev:/dev exposes"),
+        ("podman", {"cmd_args": ["-tv", "/dev:/dev"]}, "volume /dev:/dev exposes"),
         ("podman", {"cmd_args": ["--volume=/:/h"]}, "volume /:/h exposes"),
         ("podman", {"cmd_args": ["--mount=type=bind,source=/dev,target=/d"]}, "mount of /dev exposes"),
         ("podman", {"cmd_args": ["--volumes-from", "x"]}, "volumes_from x"),
@@ -410,3 +415,21 @@ def test_invalid_names_are_refused(engine, name, words):
     with pytest.raises(OptionError) as error:
         validate_name(engine, name)
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, False),
+        ({"cmd_args": ["--entrypoint", "-", "-it"]}, False),
+        ({"env_file": "/a"}, True),
+        ({"env_host": True}, True),
+        ({"env_merge": {"NVIDIA_VISIBLE_DEVICES": "all"}}, True),
+        ({"cmd_args": ["--env=A=b"]}, True),
+        ({"cmd_args": ["-e", "A=b"]}, True),
+        ({"cmd_args": ["-eA=b"]}, True),
+        ({"cmd_args": ["-iteA=b"]}, True),
+    ],
+)
+def test_variables_that_no_option_shows_are_noticed(options, expected):
+    assert has_more_variables(options) is expected

@@ -284,3 +284,7 @@ def test_mode_cdi_uses_its_own_kind_and_directories(tmp_path):
     assert "in /srv/cdi" in (find_obstacle(RUNTIME, engine, tree.host(), ONE, DEFAULT_CAPABILITIES) or "")
     tree.files("/srv/cdi/example.json", text=spec)
     assert find_obstacle(RUNTIME, engine, tree.host(), ONE, DEFAULT_CAPABILITIES) is None
+    # The nodes are compared although the engine itself has no CDI.
+    tree.files("/srv/cdi/example.json", text=json.dumps(spec_of("/dev/nvidia0", kind="example.com/gpu")))
+    obstacle = find_obstacle(RUNTIME, engine, tree.host(), ONE, DEFAULT_CAPABILITIES) or ""
+    assert "/srv/cdi/example.json is stale" in obstacle and "it has /dev/nvidia0" in obstacle

@@ -92,3 +92,10 @@ def test_long_lists_of_hosts_are_masked_quickly(text: str, expected: str) -> Non
     start = time.monotonic()
     assert masking.masked_file(text) == expected
     assert time.monotonic() - start < 1
+
+
+@pytest.mark.parametrize("value", ["1234", 1234, 12.5])
+def test_secret_of_digits_is_masked(value):
+    assert masking.masked_tree({"log-opts": {"splunk-token": value, "max-file": 3}}) == {
+        "log-opts": {"splunk-token": "********", "max-file": 3}
+    }
