@@ -5,8 +5,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 COLLECTION_ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,3 +26,15 @@ def _make_importable() -> None:
 
 
 _make_importable()
+
+
+@pytest.fixture(autouse=True)
+def _same_environment() -> Iterator[None]:
+    """Undo what a module that ran in the process of a test changed: its environment and umask."""
+    environment, umask = dict(os.environ), os.umask(0o022)
+    os.umask(umask)
+    yield
+    os.umask(umask)
+    if os.environ != environment:
+        os.environ.clear()
+        os.environ.update(environment)

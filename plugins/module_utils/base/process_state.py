@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a module inherits from whoever started it and what changes its result: umask, locale and TMPDIR."""
+"""What a module inherits from whoever started it and what changes its result: umask and TMPDIR.
+
+`base/run.py` sets the locale of the programs.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,11 @@ UMASK = 0o022
 
 
 def pin() -> None:
-    """Set umask and locale for this process and its programs, and let them use the temporary directory of the system.
+    """Set the umask of this process and its programs, and let them use the temporary directory of the system.
 
     A TMPDIR of one user, as pam_tmpdir sets it, is closed to the users to which package managers change.
     """
     os.umask(UMASK)
-    os.environ["LC_ALL"] = "C"
-    os.environ.pop("LANGUAGE", None)
     os.environ.pop("TMPDIR", None)
 
 
