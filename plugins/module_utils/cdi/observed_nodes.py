@@ -158,8 +158,8 @@ def _text(node: CdiNode) -> str:
 
 
 def _node(text: str) -> CdiNode:
-    path, _, numbers = text.partition(" ")
-    return CdiNode(path, _numbers(numbers) if numbers else None)
+    match = re.fullmatch(r"(.*) (\d+:\d+)", text, re.DOTALL)
+    return CdiNode(match[1], _numbers(match[2])) if match else CdiNode(text)
 
 
 def _joined(numbers: Sequence[int]) -> str:

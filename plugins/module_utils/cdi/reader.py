@@ -269,7 +269,8 @@ def written_nodes(edits: Mapping[str, Any]) -> list[CdiNode]:
     found = []
     for node in edits.get("deviceNodes") or ():
         text = [str(node.get(key) or 0) for key in ("major", "minor")]
-        numbers = (int(text[0]), int(text[1])) if all(part.isdigit() for part in text) and text[0] != "0" else None
+        is_number = all(re.fullmatch(r"[0-9]{1,10}", part) for part in text)
+        numbers = (int(text[0]), int(text[1])) if is_number and text[0] != "0" else None
         path = os.path.normpath(node.get("hostPath") or node["path"])
         found.append(CdiNode("/" + path.lstrip("/"), numbers))
     return found

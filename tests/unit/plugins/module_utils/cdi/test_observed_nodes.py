@@ -63,6 +63,7 @@ def verified(seen: t.Any, gpus: t.Any = GPUS) -> dict[str, list[str]]:
         ({**FRESH, "all": ["/dev/nvidia0", "/dev/nvidia1"]}, GPUS),
         ({"": COMMON, "gpu0": ["/dev/nvidia0 195:0"], "1": ["/dev/nvidia1", "/dev/dri/card2"]}, GPUS),
         ({"": COMMON, "mig0:0": ["/dev/nvidia0", *CAPS]}, SLICED),
+        ({**FRESH, UUIDS[0]: ["/dev/nvidia0", "/dev/my node"]}, GPUS),
         # WSL2
         ({"": ["/dev/dxg"], "all": []}, GPUS),
         # A device of another tool's naming stands for GPUs that are not known.

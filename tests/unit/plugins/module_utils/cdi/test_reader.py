@@ -235,3 +235,9 @@ def test_other_files_are_ignored_and_malformed_ones_are_named(tmp_path):
 @pytest.mark.parametrize("path", ["/dev//nvidia1", "//dev/nvidia1", "/dev/./nvidia1", "/dev/x/../nvidia1"])
 def test_nodes_have_one_spelling(path):
     assert [node.path for node in written_nodes({"deviceNodes": [{"path": path}]})] == ["/dev/nvidia1"]
+
+
+@pytest.mark.parametrize("major", ["\u00b2", "1" * 5000, "-1", "0xc3", ""])
+def test_text_that_is_no_number_is_no_number_of_a_node(major):
+    (node,) = written_nodes({"deviceNodes": [{"path": "/dev/x", "major": major, "minor": 1}]})
+    assert node.numbers is None
