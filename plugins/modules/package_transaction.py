@@ -671,7 +671,8 @@ def main() -> None:
                 wanted, program, record, check_mode=module.check_mode, together_with=beside
             )
     except ERRORS as error:
-        fail(module, str(error), is_reading=bool(question or options["rehearse_removals"]) or module.check_mode)
+        text = failure_report.naming_variables(str(error), options["record"])
+        fail(module, text, is_reading=bool(question or options["rehearse_removals"]) or module.check_mode)
     if not module.check_mode:
         failure_report.remove()
     module.exit_json(

@@ -282,7 +282,7 @@ class Apt:
         if rc or _NOT_FETCHED.search(err):
             raise PackageManagerError(
                 f"apt could not update the package lists: {reason(out, err)} Check the URLs, the logins, the proxy "
-                "and the network."
+                "and the network, or set another URL."
             )
 
     def enabled_streams(self) -> dict[str, str]:

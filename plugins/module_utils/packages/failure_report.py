@@ -20,6 +20,21 @@ _LIST = re.compile(rf"(?<![\w.-])({_ITEM}),? ({_ITEM})((?:,? {_ITEM})+)")
 _SENTENCE_END = re.compile(r"(?<=[.:])\s+(?=[A-Z(/])")
 
 
+# The roles whose record has their name and that can use a repository of a vendor.
+_ROLES = ("nvidia_driver", "container_engine", "nvidia_container_toolkit", "cuda_toolkit")
+_OTHER_URL = "or set another URL"
+
+
+def naming_variables(text: str, record: str) -> str:
+    """Name the variables of the role behind a record where a message of the package manager advises another URL."""
+    if record not in _ROLES or _OTHER_URL not in text:
+        return text
+    advice = f"{_OTHER_URL} ({record}_mirror) or another proxy ({record}_proxy)"
+    if record == "nvidia_container_toolkit":
+        advice += ", or let the role manage no toolkit (nvidia_container_toolkit_source: none)"
+    return text.replace(_OTHER_URL, advice)
+
+
 def condensed(text: str, path: str = owned.PACKAGE_FAILURE, limit: int = LIMIT) -> str:
     """Return the first sentences of a text within the limit, and where the rest is. A short text stays as it is."""
     text = " ".join(text.split())

@@ -63,3 +63,29 @@ def test_other_files_of_the_directory_stay(tmp_path):
     record.write_text("{}")
     failure_report.remove(str(tmp_path))
     assert [path.name for path in record.parent.iterdir()] == [record.name]
+
+
+@pytest.mark.parametrize(
+    ("record", "names"),
+    [
+        ("nvidia_driver", ["nvidia_driver_mirror", "nvidia_driver_proxy"]),
+        ("container_engine", ["container_engine_mirror", "container_engine_proxy"]),
+        ("cuda_toolkit", ["cuda_toolkit_mirror", "cuda_toolkit_proxy"]),
+        (
+            "nvidia_container_toolkit",
+            [
+                "nvidia_container_toolkit_mirror",
+                "nvidia_container_toolkit_proxy",
+                "nvidia_container_toolkit_source: none",
+            ],
+        ),
+        ("mine", []),
+    ],
+)
+def test_an_unreachable_repository_names_the_variables_of_the_role(record, names):
+    text = "apt could not read the package repositories: x. Check the network, or set another URL."
+    shown = failure_report.naming_variables(text, record)
+    assert [name for name in names if name in shown] == names
+    assert shown.startswith("apt could not read the package repositories: x. Check the network, or set another URL")
+    assert (shown != text) == bool(names)
+    assert failure_report.naming_variables("nvidia-smi is not installed.", record) == "nvidia-smi is not installed."
