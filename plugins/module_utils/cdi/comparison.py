@@ -41,17 +41,14 @@ class CdiNode:
 
 @dataclass(frozen=True)
 class CdiUnit:
-    """A GPU or MIG device as NVML shows it. `gi` and `ci` are those of a MIG device."""
+    """A GPU or MIG device as NVML shows it. `gi` and `ci` are those of a MIG device, None if they are unknown."""
 
     title: str
     minor: int | None
     pci_bus_id: str | None
     gi: int | None = None
     ci: int | None = None
-
-    @property
-    def is_mig(self) -> bool:
-        return self.gi is not None
+    is_mig: bool = False
 
 
 @dataclass(frozen=True)
@@ -184,6 +181,8 @@ def _required(unit: CdiUnit, host: HostNodes) -> tuple[list[str], str | None]:
     nodes = [device_nodes.gpu_node(unit.minor)]
     if not unit.is_mig:
         return nodes, None
+    if unit.gi is None or unit.ci is None:
+        return nodes, f"the driver does not report the instances of {unit.title}"
     keys = device_nodes.mig_keys(unit.minor, unit.gi, unit.ci)
     absent = [key for key in keys if key not in host.mig_minors]
     if absent:

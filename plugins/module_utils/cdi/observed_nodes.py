@@ -142,7 +142,9 @@ def _units(facts: Mapping[str, Any]) -> dict[str, list[CdiUnit]]:
             found.update({name: [unit] for name in (str(gpu["index"]), str(gpu.get("uuid")))})
             every.append(unit)
         for device in (mig.get("devices") or []) if mig.get("enabled") else []:
-            unit = CdiUnit(f"MIG device {device.get('uuid')}", minor, address, device.get("gi"), device.get("ci"))
+            unit = CdiUnit(
+                f"MIG device {device.get('uuid')}", minor, address, device.get("gi"), device.get("ci"), is_mig=True
+            )
             found.update({name: [unit] for name in (f"{gpu['index']}:{device.get('index')}", str(device.get("uuid")))})
             every.append(unit)
     return {**found, "all": every} if every else {}

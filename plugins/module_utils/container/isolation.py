@@ -195,7 +195,7 @@ def stale_device_reason(
 
 def _described(unit: Unit) -> CdiUnit:
     gi, ci = (unit.gi, unit.ci) if unit.is_mig else (None, None)
-    return CdiUnit(str(unit), unit.gpu.minor, unit.gpu.pci_bus_id, gi, ci)
+    return CdiUnit(str(unit), unit.gpu.minor, unit.gpu.pci_bus_id, gi, ci, is_mig=unit.is_mig)
 
 
 def _volume_obstacle(host: Host, units: Sequence[Unit], capabilities: Sequence[str]) -> str | None:

@@ -36,7 +36,7 @@ HOST = HostNodes(
     },
 )
 GPU = CdiUnit("GPU-B", 1, PCI)
-MIG = CdiUnit("MIG-1", 1, PCI, gi=7, ci=0)
+MIG = CdiUnit("MIG-1", 1, PCI, gi=7, ci=0, is_mig=True)
 CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 CAPS = "/dev/nvidia-caps/nvidia-cap"
 
@@ -89,6 +89,7 @@ UNKNOWN = {
     "minor number": (CdiUnit("GPU-B", None, PCI), HOST, ("/dev/nvidia1",), "does not report the minor number"),
     "DRM nodes": (GPU, HostNodes(HOST.numbers, HOST.majors), ("/dev/nvidia1", "/dev/dri/card1"), "/sys does not show"),
     "MIG capabilities": (MIG, HostNodes(HOST.numbers, HOST.majors, HOST.drm), ("/dev/nvidia1",), "mig-minors"),
+    "MIG instances": (CdiUnit("MIG-1", 1, PCI, is_mig=True), HOST, ("/dev/nvidia1",), "does not report the instances"),
     "numbers": (GPU, HostNodes(), ("/dev/nvidia1", ("/dev/nvidia-uvm", (509, 0))), "are unknown"),
 }
 
