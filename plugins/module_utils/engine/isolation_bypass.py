@@ -13,6 +13,8 @@ from typing import Any
 _GPU_MAJOR, _DRM_MAJOR = "195", "226"
 _CONTROL_MINORS = ("254", "255")
 _CHARACTER_NODE = re.compile(r"^/dev/char/(\d+:\d+)")
+# If its configuration allows it, NVIDIA's runtime reads the names of mounts in this directory as names of GPUs.
+_NAMED_BY_MOUNTS = re.compile(r"^(?:/var)?/run/nvidia-container-devices(?:/|$)")
 _CDI = re.compile(r"^[^/=\s]+/(?P<class>[^/=\s]+)=(?P<name>.+)$")
 # Podman also reads it after other short options that have no value.
 _SHORT_VOLUME = re.compile(r"^-[diPqt]*v=?(.*)$", re.DOTALL)
@@ -96,7 +98,9 @@ def _is_true(value: Any) -> bool:
 
 def _mounts(options: Mapping[str, Any], allowed: Collection[str]) -> Iterable[str]:
     for volume in _list(options, "volumes", "volume"):
-        source, separator, _target = str(volume).partition(":")
+        source, separator, target = str(volume).partition(":")
+        if _names_gpus(target.partition(":")[0]):
+            yield f"volume {volume} requests GPUs from NVIDIA's runtime if it accepts names of mounts."
         if separator and _exposes_nodes(source, allowed):
             yield f"volume {volume} exposes the host's device nodes, including those of other GPUs."
     for mount in _list(options, "mounts", "mount"):
@@ -106,12 +110,20 @@ def _mounts(options: Mapping[str, Any], allowed: Collection[str]) -> Iterable[st
             pairs = (part.partition("=") for part in str(mount).split(","))
             fields = {key.strip(): value for key, _separator, value in pairs}
         sources = [str(fields[key]) for key in ("source", "src", "device") if fields.get(key)]
+        targets = [str(fields[key]) for key in ("target", "destination", "dst") if fields.get(key)]
+        if any(map(_names_gpus, targets)):
+            yield f"mount at {targets[0]} requests GPUs from NVIDIA's runtime if it accepts names of mounts."
         if any(_exposes_nodes(source, allowed) for source in sources):
             yield f"mount of {sources[0]} exposes the host's device nodes, including those of other GPUs."
 
 
+def _names_gpus(target: str) -> bool:
+    return bool(_NAMED_BY_MOUNTS.match(_normal(target)))
+
+
 def _normal(path: str) -> str:
     """Return an absolute path without repeated slashes, `.` and `..`. Process 1 and the engine have the host's root."""
+    path = posixpath.expanduser(path)
     path = "/" + posixpath.normpath(path).lstrip("/") if path.startswith("/") else path
     return re.sub(r"^(?:/proc/(?:1|self|thread-self)/root)+(?=/|$)", "", path) or "/"
 

@@ -313,6 +313,9 @@ def test_no_options_are_added_without_gpus():
         ("docker", {"volumes": ["/proc/1/root/dev:/d"]}, "volume /proc/1/root/dev:/d exposes"),
         ("docker", {"volumes": ["/proc/self/root/dev:/d"]}, "volume /proc/self/root/dev:/d exposes"),
         ("docker", {"devices": ["/proc/thread-self/root/proc/1/root/dev/nvidia1"]}, "root/dev/nvidia1 gives access"),
+        ("docker", {"volumes": ["~root/../dev:/d"]}, "volume ~root/../dev:/d exposes"),
+        ("docker", {"volumes": ["/dev/null:/var/run/nvidia-container-devices/all"]}, "requests GPUs from NVIDIA's"),
+        ("podman", {"mount": ["type=bind,src=/dev/null,dst=/run/nvidia-container-devices/0"]}, "requests GPUs from"),
         ("docker", {"device_cgroup_rules": ["c 0195:01 rw"]}, "gives access to /dev/nvidia1 in addition"),
         ("docker", {"mounts": [{"source": "/dev/", "target": "/d", "type": "bind"}]}, "mount of /dev/ exposes"),
         (
