@@ -23,7 +23,7 @@ _NOWHERE = "580.11.11"
 
 def cases(manager: Any, platform: str) -> Iterator[Case]:
     """Return the cases of a platform: a guest of nodes with each available driver, and with one that no source has."""
-    base = next(iter(manager.archives))
+    base = [*manager.archives][0]  # noqa: RUF015 (pylint rejects next() in a generator)
     found = {
         package.driver
         for name in (base, "nvidia")

@@ -47,12 +47,13 @@ def specification(nodes: t.Any, path: str = PATH, *, ours: bool = False) -> dict
     return {"path": path, "driver_versions": [], "uuids": names, "ours": ours, "digest": "", "nodes": nodes}
 
 
-def host(*specs: dict[str, t.Any], present: t.Any = PRESENT) -> t.Any:
+def host(*specs: dict[str, t.Any], **nodes: t.Any) -> t.Any:
+    present = nodes.get("present", PRESENT)
     return {**copy.deepcopy(HOST), "nvidia": {"gpus": ADDRESSES}, "cdi_specs": list(specs), "cdi_nodes": present}
 
 
-def verified(seen: t.Any, gpus: t.Any = GPUS) -> dict[str, list[str]]:
-    return judge(seen, facts(gpus), {"changed": False, "volume": {}})
+def verified(seen: t.Any, gpus: t.Any = None) -> dict[str, list[str]]:
+    return judge(seen, facts(GPUS if gpus is None else gpus), {"changed": False, "volume": {}})
 
 
 @pytest.mark.parametrize(
