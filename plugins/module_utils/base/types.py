@@ -147,13 +147,13 @@ class Driver(TypedDict):
     prefix: str | None
 
 
-class AssignedGpus(TypedDict, total=False):
+class HolderAssignment(TypedDict, total=False):
     """What only containers of module gpu_container have: the UUIDs of the assigned GPUs and MIG devices."""
 
     assigned: list[str]
 
 
-class Holder(AssignedGpus):
+class Holder(HolderAssignment):
     """A process that has a GPU open, or a container that has one in /dev."""
 
     pid: int
