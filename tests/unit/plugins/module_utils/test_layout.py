@@ -42,6 +42,7 @@ ORDER = [
     "adoption",
     "site",
     "unattended",
+    "benchmark",
 ]
 SOURCES = sorted(path for path in MODULE_UTILS.rglob("*.py") if path.name != "__init__.py")
 DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
