@@ -12,7 +12,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.figures import BenchmarkValueError, speed_up
+from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.figures import (
+    BenchmarkValueError,
+    speed_up,
+    summarize,
+)
 
 WIDTH, LEFT, RIGHT, TOP, ROW = 960, 360, 190, 44, 28
 COLORS = {"cpu": "#7f7f7f", "gpu": "#1f77b4"}
@@ -26,6 +30,8 @@ def chart(title: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     wrong = next((row["device"] for row in rows if row["device"] not in COLORS), None)
     if wrong is not None:
         raise BenchmarkValueError(f"Device {wrong!r} is unknown. Known devices: {', '.join(COLORS)}.")
+    for row in rows:
+        summarize([row["seconds"]])  # A logarithm needs a duration above 0.
     factors = [None if row["baseline"] is None else speed_up(row["baseline"], row["seconds"]) for row in rows]
     # A power of ten below the shortest duration, so that every bar is visible.
     low = min((math.floor(math.log10(row["seconds"])) for row in rows), default=0) - 0.5

@@ -55,7 +55,7 @@ def test_few_or_extreme_rows_have_bars_inside_the_chart(rows):
     assert all(0 < width < 960 for width in bars(root))
 
 
-@pytest.mark.parametrize("wrong", [{"device": "tpu"}, {"seconds": 0.0, "baseline": 1.0}])
+@pytest.mark.parametrize("wrong", [{"device": "tpu"}, {"seconds": 0.0, "baseline": 1.0}, {"seconds": 0.0}])
 def test_rows_that_are_not_valid_are_refused(wrong):
     with pytest.raises(BenchmarkValueError):
         drawn([{**ROWS[0], **wrong}])
