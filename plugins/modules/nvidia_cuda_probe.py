@@ -43,6 +43,17 @@ options:
     description: Size of the memory check in MiB. The check allocates twice as much GPU memory.
     type: int
     default: 8
+  matrix_size:
+    description:
+      - Rows and columns of two matrices. If set, the module also measures the product of these matrices on each GPU, to
+        find GPUs that are slower than others of the same model. The value must be a multiple of 64.
+      - The product uses a kernel of this module, so its speed is not comparable with that of libraries.
+      - Processes that use the GPU at the same time are slowed down.
+    type: int
+  matrix_repetitions:
+    description: How often to measure the matrix product, after two products that do not count.
+    type: int
+    default: 10
   timeout:
     description:
       - Seconds to wait for the driver, for all GPUs together. If a GPU hangs, the probe of the remaining GPUs gets the
@@ -92,6 +103,18 @@ EXAMPLES = r"""
   gpufleet.hosts.nvidia_cuda_probe:
     gpus: [GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61]
     memory_mib: 512
+
+- name: Measure a matrix product, to find a slow GPU
+  gpufleet.hosts.nvidia_cuda_probe:
+    matrix_size: 4096
+  register: cuda
+
+- name: Show the speed of each GPU
+  ansible.builtin.debug:
+    msg: "{{ item.name }}: {{ item.matrix.tflops }} TFLOP/s, {{ item.matrix.note }}"
+  loop: "{{ cuda.gpus }}"
+  loop_control:
+    label: "{{ item.uuid }}"
 """
 
 RETURN = r"""
@@ -196,6 +219,37 @@ gpus:
       type: float
       returned: always
       sample: 34.5
+    matrix:
+      description: The matrix product. Null without O(matrix_size), and if a check failed before.
+      type: dict
+      returned: always
+      contains:
+        size:
+          description: Rows and columns of the matrices.
+          type: int
+          returned: always
+          sample: 4096
+        dtype:
+          description: Type of the elements, always V(float32).
+          type: str
+          returned: always
+          sample: float32
+        seconds:
+          description: Duration of each repetition.
+          type: list
+          elements: float
+          returned: always
+          sample: [0.0051233, 0.0051198]
+        tflops:
+          description: Median speed in 10^12 floating-point operations per second.
+          type: float
+          returned: always
+          sample: 26.84
+        note:
+          description: What the speed must not be compared with.
+          type: str
+          returned: always
+          sample: not comparable with libraries
     passed:
       description: Whether the GPU passed all checks.
       type: bool
@@ -219,6 +273,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import matrix
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import probe as cuda_probe
 
 MEMORY_MIB_MAX = 16384
@@ -237,6 +292,14 @@ def option_error(params: dict) -> str | None:
             )
     if not 1 <= params["memory_mib"] <= MEMORY_MIB_MAX:
         return f"memory_mib={params['memory_mib']} is invalid. Use a value from 1 to {MEMORY_MIB_MAX}."
+    size, repetitions = params["matrix_size"], params["matrix_repetitions"]
+    if size is not None and (not matrix.SIZE_MIN <= size <= matrix.SIZE_MAX or size % matrix.TILE):
+        return (
+            f"matrix_size={size} is invalid. Use a multiple of {matrix.TILE} from {matrix.SIZE_MIN} to "
+            f"{matrix.SIZE_MAX}."
+        )
+    if not 1 <= repetitions <= matrix.REPETITIONS_MAX:
+        return f"matrix_repetitions={repetitions} is invalid. Use a value from 1 to {matrix.REPETITIONS_MAX}."
     return base_options.timeout_fault(params["timeout"]) or base_options.driver_root_fault(params["driver_root"])
 
 
@@ -263,6 +326,8 @@ def main() -> None:
         argument_spec={
             "gpus": {"type": "list", "elements": "str"},
             "memory_mib": {"type": "int", "default": 8},
+            "matrix_size": {"type": "int"},
+            "matrix_repetitions": {"type": "int", "default": 10},
             "timeout": {"type": "float", "default": 60},
             "driver_root": {"type": "path", "default": "/"},
             "library": {"type": "path"},
@@ -279,6 +344,8 @@ def main() -> None:
         library=params["library"],
         driver_root=params["driver_root"],
         memory_mib=params["memory_mib"],
+        matrix_size=params["matrix_size"],
+        matrix_repetitions=params["matrix_repetitions"],
         timeout=params["timeout"],
     )
     if params["fail_on_error"] and not result["passed"]:

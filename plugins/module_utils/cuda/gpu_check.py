@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.libcuda import Context, Cuda, Device, ProbeError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.matrix import measure
 
 ELEMENTS = 1 << 16
 MIB = 1 << 20
@@ -247,8 +248,10 @@ def describe(cuda: Cuda, device: Device) -> dict[str, Any]:
     }
 
 
-def check(cuda: Cuda, device: Device, memory_mib: int) -> dict[str, Any]:
-    """Describe and check a GPU. A failure is stored in the result."""
+def check(
+    cuda: Cuda, device: Device, memory_mib: int, matrix_size: int | None = None, matrix_repetitions: int = 1
+) -> dict[str, Any]:
+    """Describe and check a GPU, and measure a matrix product if `matrix_size` is set. A failure is in the result."""
     gpu = empty_result(device.index)
     try:
         gpu.update(describe(cuda, device))
@@ -262,6 +265,8 @@ def check(cuda: Cuda, device: Device, memory_mib: int) -> dict[str, Any]:
                 run(context, size)
                 gpu[step] = True
                 gpu[f"{step}_ms"] = round((time.monotonic() - started) * 1000, 1)
+            if matrix_size is not None:
+                gpu["matrix"] = measure(context, matrix_size, matrix_repetitions)
         gpu.update(passed=True, result="PASS")
     except ProbeError as error:
         gpu["result"] = str(error)
@@ -283,6 +288,7 @@ def empty_result(index: int | None = None) -> dict[str, Any]:
         "memory_round_trip_ms": None,
         "kernel": None,
         "kernel_ms": None,
+        "matrix": None,
         "passed": False,
         "result": "not probed",
         "error_code": None,

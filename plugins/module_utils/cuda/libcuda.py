@@ -8,6 +8,7 @@ This file imports the standard library only, because the CUDA probe also runs in
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from collections.abc import Callable, Iterator
@@ -279,19 +280,29 @@ class Context:
 
     def launch(self, ptx: bytes, entry: bytes, count: int, *arguments: Any) -> None:
         """Compile PTX text for this GPU and run one thread for each of `count` elements."""
+        with self.function(ptx, entry) as function:
+            self.run(function, (count + 255) // 256, 256, *arguments)
+
+    @contextlib.contextmanager
+    def function(self, ptx: bytes, entry: bytes) -> Iterator[ctypes.c_void_p]:
+        """Compile PTX text for this GPU, and return its function inside a `with` block."""
         module = ctypes.c_void_p()
         function = ctypes.c_void_p()
         none = ctypes.c_void_p()
         self._cuda.call("cuModuleLoadDataEx", ctypes.byref(module), ptx, ctypes.c_uint(0), none, none)
         try:
             self._cuda.call("cuModuleGetFunction", ctypes.byref(function), module, entry)
-            pointers = (ctypes.c_void_p * len(arguments))(
-                *(ctypes.cast(ctypes.pointer(argument), ctypes.c_void_p) for argument in arguments)
-            )
-            one, block = ctypes.c_uint(1), ctypes.c_uint(256)
-            grid = ctypes.c_uint((count + 255) // 256)
-            shared = ctypes.c_uint(0)
-            self._cuda.call("cuLaunchKernel", function, grid, one, one, block, one, one, shared, none, pointers, none)
-            self._cuda.call("cuCtxSynchronize")
+            yield function
         finally:
             self._cuda.call("cuModuleUnload", module)
+
+    def run(self, function: ctypes.c_void_p, blocks: int, threads: int, *arguments: Any) -> None:
+        """Run a function with this number of blocks and threads per block, and wait for its end."""
+        none = ctypes.c_void_p()
+        pointers = (ctypes.c_void_p * len(arguments))(
+            *(ctypes.cast(ctypes.pointer(argument), ctypes.c_void_p) for argument in arguments)
+        )
+        one, zero = ctypes.c_uint(1), ctypes.c_uint(0)
+        grid, block = ctypes.c_uint(blocks), ctypes.c_uint(threads)
+        self._cuda.call("cuLaunchKernel", function, grid, one, one, block, one, one, zero, none, pointers, none)
+        self._cuda.call("cuCtxSynchronize")

@@ -7,7 +7,7 @@ A driver that hangs or crashes ends the child process only. The failure is repor
 
 The probe also runs without Ansible, for example in a container. Add the directory that contains `ansible_collections`
 to PYTHONPATH and run `python3 -m ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.probe`, which prints
-the result as JSON. For this reason, this file, gpu_check.py and libcuda.py import the standard library only.
+the result as JSON. For this reason, this file, gpu_check.py, matrix.py and libcuda.py import the standard library only.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class Request(NamedTuple):
     visible: str | None = None
     skip: frozenset[int] = frozenset()
     only: frozenset[str] | None = None
+    matrix_size: int | None = None
+    matrix_repetitions: int = 10
 
 
 def is_selected(index: int, uuid: str | None, only: frozenset[str] | None) -> bool:
@@ -74,7 +76,7 @@ def run_probe(request: Request, send: Callable[[dict[str, Any]], None]) -> None:
             uuid = None
         send({"found": device.index, "uuid": uuid})
         if is_selected(device.index, uuid, request.only):
-            send({"gpu": check(cuda, device, request.memory_mib)})
+            send({"gpu": check(cuda, device, request.memory_mib, request.matrix_size, request.matrix_repetitions)})
     send({"end": True})
 
 
@@ -163,15 +165,21 @@ def probe(
     library: str | None = None,
     driver_root: str = "/",
     memory_mib: int = 8,
+    matrix_size: int | None = None,
+    matrix_repetitions: int = 10,
     timeout: float = 60.0,
     run: Callable[[Request, float], Outcome] = run_child,
 ) -> dict[str, Any]:
     """Probe all GPUs that CUDA lists, or only the GPUs in `gpus`. The result always has the same keys.
 
+    With `matrix_size`, also measure a matrix product of this size on each of them.
+
     If a GPU hangs or crashes the child process, it is reported and a new child process probes the remaining GPUs.
     """
     only = None if gpus is None else frozenset(str(g) for g in gpus if not is_mig_uuid(g))
-    request = Request(library, driver_root, memory_mib, only=only)
+    request = Request(
+        library, driver_root, memory_mib, only=only, matrix_size=matrix_size, matrix_repetitions=matrix_repetitions
+    )
     result: dict[str, Any] = {
         "library": None,
         "cuda_version": None,
@@ -264,6 +272,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--library", help="path of libcuda.so.1")
     parser.add_argument("--driver-root", default="/", help="root directory of the driver's files")
     parser.add_argument("--memory-mib", type=int, default=8, help="size of the memory round trip in MiB")
+    parser.add_argument("--matrix-size", type=int, help="also measure a matrix product of this size, a multiple of 64")
+    parser.add_argument("--matrix-repetitions", type=int, default=10, help="how often to measure it")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds to wait for the driver")
     options = parser.parse_args(arguments)
     result = probe(
@@ -271,6 +281,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         library=options.library,
         driver_root=options.driver_root,
         memory_mib=options.memory_mib,
+        matrix_size=options.matrix_size,
+        matrix_repetitions=options.matrix_repetitions,
         timeout=options.timeout,
     )
     json.dump(result, sys.stdout, indent=1)

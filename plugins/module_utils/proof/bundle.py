@@ -12,7 +12,13 @@ import importlib
 
 _UTILS = "ansible_collections.gpufleet.hosts.plugins.module_utils"
 # In the order in which they import each other.
-MODULES = (f"{_UTILS}.cuda.libcuda", f"{_UTILS}.cuda.gpu_check", f"{_UTILS}.cuda.probe", f"{_UTILS}.proof.inside")
+MODULES = (
+    f"{_UTILS}.cuda.libcuda",
+    f"{_UTILS}.cuda.matrix",
+    f"{_UTILS}.cuda.gpu_check",
+    f"{_UTILS}.cuda.probe",
+    f"{_UTILS}.proof.inside",
+)
 # The longest argument that Linux accepts, MAX_ARG_STRLEN.
 LONGEST = 128 * 1024
 

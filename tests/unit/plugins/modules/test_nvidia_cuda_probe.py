@@ -10,7 +10,15 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.gpu_check import empty_result
 from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_cuda_probe
 
-GOOD = {"gpus": None, "memory_mib": 8, "timeout": 60.0, "driver_root": "/", "library": None}
+GOOD = {
+    "gpus": None,
+    "memory_mib": 8,
+    "matrix_size": None,
+    "matrix_repetitions": 10,
+    "timeout": 60.0,
+    "driver_root": "/",
+    "library": None,
+}
 
 
 @pytest.mark.parametrize(
@@ -30,6 +38,10 @@ def test_valid_gpus_are_accepted(gpus):
         ({"gpus": ["GPU-"]}, "gpus contains 'GPU-', which does not identify a GPU."),
         ({"memory_mib": 0}, "memory_mib=0 is invalid. Use a value from 1 to 16384."),
         ({"memory_mib": 20000}, "memory_mib=20000 is invalid."),
+        ({"matrix_size": 0}, "matrix_size=0 is invalid. Use a multiple of 64 from 64 to 16384."),
+        ({"matrix_size": 100}, "matrix_size=100 is invalid. Use a multiple of 64 from 64 to 16384."),
+        ({"matrix_size": 32768}, "matrix_size=32768 is invalid."),
+        ({"matrix_size": 64, "matrix_repetitions": 0}, "matrix_repetitions=0 is invalid. Use a value from 1 to 1000."),
         ({"timeout": 0.0}, "timeout=0 is invalid. Set a number of seconds above 0"),
         ({"timeout": float("nan")}, "timeout=nan is invalid. Set a number of seconds above 0"),
         ({"timeout": float("inf")}, "timeout=inf is invalid. Set a number of seconds above 0 and at most 3600"),

@@ -50,11 +50,19 @@ def library(tmp_path_factory):
 def probe(library, monkeypatch):
     """Return a function that probes the fake library with the given failures."""
 
-    def call(trouble="", gpus=None, timeout=20.0, memory_mib=1, **settings):
+    def call(trouble="", gpus=None, timeout=20.0, memory_mib=1, matrix=(None, 1), **settings):
         monkeypatch.setenv("FAKE_CUDA_TROUBLE", trouble)
         for name, value in settings.items():
             monkeypatch.setenv(f"FAKE_CUDA_{name.upper()}", str(value))
-        return cuda_probe.probe(gpus, library=library, timeout=timeout, memory_mib=memory_mib)
+        size, repetitions = matrix
+        return cuda_probe.probe(
+            gpus,
+            library=library,
+            timeout=timeout,
+            memory_mib=memory_mib,
+            matrix_size=size,
+            matrix_repetitions=repetitions,
+        )
 
     return call
 
@@ -309,3 +317,17 @@ def test_no_child_process_remains(probe, monkeypatch, trouble):
     for pid in forked:
         with pytest.raises(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
+
+
+def test_the_matrix_product_is_measured_on_request(probe):
+    assert probe()["gpus"][0]["matrix"] is None
+    measured = probe(gpus=["1"], matrix=(64, 3))["gpus"][0]["matrix"]
+    assert (measured["size"], measured["dtype"], len(measured["seconds"])) == (64, "float32", 3)
+    assert measured["tflops"] > 0
+    assert measured["note"] == "not comparable with libraries"
+
+
+def test_a_gpu_with_a_wrong_matrix_product_fails(probe):
+    result = probe(gpus=["0"], matrix=(64, 1), WRONG_MATRIX=1)["gpus"][0]
+    assert (result["passed"], result["matrix"]) == (False, None)
+    assert result["result"].startswith("the matrix product of size 64 is wrong: row 0, column 0 is ")

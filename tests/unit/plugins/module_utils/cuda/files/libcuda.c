@@ -8,6 +8,7 @@
  * FAKE_CUDA_TROUBLE  a list of CALL=WHAT or CALL@GPU=WHAT, separated by commas. WHAT is a CUresult, or
  *                    `hang`, `crash`, `exit`, `corrupt` (the call succeeds and spoils one byte)
  * FAKE_CUDA_MUTE   if set, cuGetErrorName and cuGetErrorString know no error
+ * FAKE_CUDA_WRONG_MATRIX  if set, every element of a matrix product is wrong
  * FAKE_CUDA_NAME   the name of every GPU
  */
 #include <signal.h>
@@ -175,6 +176,20 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
         return 1;
     const uint32_t *a = *(void **)arguments[0], *b = *(void **)arguments[1];
     uint32_t *out = *(void **)arguments[2], n = *(uint32_t *)arguments[3];
+    if (strncmp(function, "gpufleet_matrix", 15) == 0) {
+        const float *fa = (const void *)a, *fb = (const void *)b;
+        float *fout = (void *)out;
+        if (bx != 256 || (uint64_t)gx * 4096 != (uint64_t)n * n)
+            return 1;
+        for (uint32_t row = 0; row < n; row++)
+            for (uint32_t column = 0; column < n; column++) {
+                float sum = 0;
+                for (uint32_t k = 0; k < n; k++)
+                    sum += fa[row * n + k] * fb[k * n + column];
+                fout[row * n + column] = sum + (getenv("FAKE_CUDA_WRONG_MATRIX") != NULL);
+            }
+        return 0;
+    }
     if ((uint64_t)gx * bx < n)
         return 1;
     for (uint32_t i = 0; i < n; i++) {
