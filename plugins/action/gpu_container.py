@@ -14,6 +14,10 @@ from typing import Any
 
 from ansible.module_utils.common.validation import check_type_dict
 
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
+
+kept_bytecode.use()
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import start_failures
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import masking

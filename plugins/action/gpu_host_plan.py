@@ -20,6 +20,10 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
+
+kept_bytecode.use()
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image as adoption_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.image import Adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables

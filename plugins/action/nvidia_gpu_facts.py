@@ -12,6 +12,10 @@ from __future__ import annotations
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
+
+kept_bytecode.use()
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts.call import OPTIONS
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import facts_program, host_program, host_python
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import (

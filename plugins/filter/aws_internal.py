@@ -9,6 +9,10 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
+
+kept_bytecode.use()
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 

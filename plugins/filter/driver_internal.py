@@ -9,6 +9,10 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
+
+kept_bytecode.use()
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     fabric,
     module_loading,

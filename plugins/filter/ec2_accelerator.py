@@ -88,6 +88,10 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 from ansible.utils.display import Display
 
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
+
+kept_bytecode.use()
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import groups, instance_families
 
 _display = Display()

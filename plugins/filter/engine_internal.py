@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
+
+kept_bytecode.use()
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_restart
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.rollback_report import report

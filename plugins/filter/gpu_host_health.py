@@ -98,6 +98,10 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
+
+kept_bytecode.use()
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request

@@ -13,6 +13,10 @@ from ansible import context
 from ansible.errors import AnsibleFilterError
 from ansible.utils.display import Display
 
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
+
+kept_bytecode.use()
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain, shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import PARTS

@@ -13,6 +13,10 @@ from typing import Any
 import yaml
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
+
+kept_bytecode.use()
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import output, pull, request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import user_data as documents
