@@ -25,10 +25,11 @@ _NEURON = {
     "0x7364": "Trainium2",
     **dict.fromkeys(("0x7564", "0x7565"), "Trainium3"),
 }
+# Device 1030 is Gaudi2 in some of the vendor's sources and Gaudi3 in others, so its generation is unknown.
 _HABANA = {
     "0x0001": "Goya",
     **dict.fromkeys(("0x1000", "0x1010"), "Gaudi"),
-    **dict.fromkeys(("0x1020", "0x1021", "0x1030"), "Gaudi2"),
+    **dict.fromkeys(("0x1020", "0x1021"), "Gaudi2"),
     **dict.fromkeys(("0x1060", "0x1063"), "Gaudi3"),
 }
 _MODULES = {"neuron": "neuron", "habana": "habanalabs", "amd": "amdgpu"}

@@ -30,6 +30,7 @@ ORDER = [
     "volume",
     "cdi",
     "facts",
+    "accelerators",
     "driver",
     "persistence",
     "cuda",

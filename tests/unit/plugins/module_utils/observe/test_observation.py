@@ -164,7 +164,7 @@ OTHERS = [
     ("0x1d0f", "0x7565", "0x088000", "neuron", "Trainium3"),
     ("0x1da3", "0x0001", "0x120000", "habana", "Goya"),
     ("0x1da3", "0x1000", "0x120000", "habana", "Gaudi"),
-    ("0x1da3", "0x1030", "0x120000", "habana", "Gaudi2"),
+    ("0x1da3", "0x1030", "0x120000", "habana", None),
     ("0x1da3", "0x1063", "0x120000", "habana", "Gaudi3"),
     ("0x1da3", "0x2000", "0x120000", "habana", None),
     ("0x1002", "0x74a1", "0x120000", "amd", None),

@@ -1,0 +1,86 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide the state of AMD's GPUs and its reason, which says what to do. Pure functions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
+
+KERNEL_LOG = "Check the kernel log for messages of amdgpu"
+
+
+class AcceleratorsAmdHost(NamedTuple):
+    """The driver of a host. `bound`: PCI functions that it drives. `undecided`: functions that may not be GPUs."""
+
+    is_loaded: bool
+    is_installed: bool
+    has_kfd: bool
+    hidden: tuple[str, ...]
+    kernel: str | None
+    bound: list[str]
+    undecided: list[str]
+
+
+def decide(
+    found: list[schema.AcceleratorDevice], unbound: list[schema.AcceleratorDevice], host: AcceleratorsAmdHost
+) -> tuple[str, str]:
+    """Return the state and its reason. `found`: GPUs that KFD knows. `unbound`: GPUs that only PCI shows."""
+    if found:
+        return _with_gpus(found, unbound)
+    hardware = _hardware(unbound, host.undecided)
+    if host.is_loaded and host.bound and not host.has_kfd:
+        return schema.ERROR, (
+            f"Kernel module amdgpu drives {', '.join(host.bound)}, but the kernel has no compute driver: "
+            "/sys/class/kfd does not exist. Use a kernel with CONFIG_HSA_AMD, or AMD's driver."
+        )
+    if host.bound and host.hidden:
+        return schema.ERROR, (
+            f"The GPUs cannot be read: {host.hidden[0]}. In a container, add /dev/kfd and the render nodes. On a host, "
+            "set become: true."
+        )
+    if not hardware:
+        seen = f" {', '.join(host.bound)} has no KFD node, so it does not compute." if host.bound else ""
+        return schema.NO_HARDWARE, f"The PCI bus has no AMD GPU that computes.{seen}"
+    if host.is_loaded:
+        return schema.DRIVER_NOT_LOADED, (
+            f"Kernel module amdgpu is loaded, but does not drive {hardware}. {KERNEL_LOG}: missing firmware is a usual "
+            "cause."
+        )
+    if host.is_installed:
+        return schema.DRIVER_NOT_LOADED, (
+            f"The PCI bus has {hardware}. Kernel module amdgpu is installed for the running kernel {host.kernel}, but "
+            "is not loaded. Run modprobe amdgpu. Some images load it with a service of their own after the boot."
+        )
+    return schema.NO_DRIVER, (
+        f"The PCI bus has {hardware}, but the running kernel {host.kernel or ''} has no module amdgpu. Install the "
+        "distribution's package of additional kernel modules, or AMD's driver."
+    )
+
+
+def _with_gpus(found: list[schema.AcceleratorDevice], unbound: list[schema.AcceleratorDevice]) -> tuple[str, str]:
+    lost = [one for one in found if one["health"]["state"] == schema.LOST]
+    if len(lost) == len(found):
+        return schema.ERROR, (
+            f"KFD knows {_count(found)}, but none is usable. GPU {lost[0]['index']}: {lost[0]['health']['reasons'][0]}."
+        )
+    reason = f"KFD shows {_count(found)}."
+    unhealthy = [str(one["index"]) for one in found if one["health"]["state"] != schema.OK]
+    if unhealthy:
+        reason += f" Check the health of {', '.join(unhealthy)}."
+    if unbound:
+        reason += f" {_hardware(unbound, [])} is not driven by amdgpu. {KERNEL_LOG}."
+    return schema.READY, reason
+
+
+def _count(found: list[schema.AcceleratorDevice]) -> str:
+    partitions = sum(one["partition"]["id"] is not None for one in found)
+    parts = [schema.plural(len(found) - partitions, "GPU")] if len(found) > partitions else []
+    return " and ".join([*parts, *([schema.plural(partitions, "partition")] if partitions else [])])
+
+
+def _hardware(unbound: list[schema.AcceleratorDevice], undecided: list[str]) -> str:
+    known = [f"{one['model']} {one['pci_address']}" for one in unbound]
+    return ", ".join([*known, *(f"{address} (a GPU or integrated graphics)" for address in undecided)])
