@@ -37,6 +37,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import control
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adoption as site_adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report as site_report
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import variables as site_variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import (
@@ -169,7 +170,7 @@ class ActionModule(ActionBase):
         if not errors and options["first_plan"]:
             errors = self._rehearse(parts)
         if errors:
-            raise Failure(" ".join(errors), errors=errors, notes=notes)
+            raise Failure(" ".join(errors), errors=errors, notes=[*notes, *site_report.leftover_notes(host, parts)])
         result = {
             "changed": False,
             "host": host,
@@ -184,7 +185,7 @@ class ActionModule(ActionBase):
                 }
                 for name, part in parts.items()
             ],
-            "notes": notes,
+            "notes": [*notes, *site_report.leftover_notes(host, parts)],
             "reports": {f"{name}_report": part.report for name, part in parts.items() if part.report},
             "has_secrets": any(part.has_secrets for part in parts.values()),
             "warnings": [*names.warnings, *self._notices["warnings"]],

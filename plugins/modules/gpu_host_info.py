@@ -354,6 +354,16 @@ host:
         their versions. The version is null if it is unknown, or if the program is that of a package.
       type: dict
       sample: {/usr/local/nvidia/toolkit/nvidia-container-runtime: 1.17.4}
+    nvidia_docker:
+      description:
+        - What nvidia-docker 1 and 2 left on the host, besides packages and repositories. Null if there is nothing.
+        - C(files) and C(hooks) are paths. C(has_user) is whether the user of the volume plugin exists. C(service) is
+          the state of its unit, and C(answers) whether a plugin listens.
+        - C(volumes) has the volumes of the plugin that Docker knows, or null if its database cannot be read.
+          C(containers) has the containers that use the plugin or a runtime other than Docker's.
+        - C(keys) has the files with an expired copy of NVIDIA's key, and C(saved) what a migration has saved.
+      type: dict
+      sample: {files: [/etc/docker/plugins/nvidia-docker.spec], answers: false, volumes: [nvidia_driver_375.66]}
     cri_files:
       description:
         - The configuration files of C(containerd) and of CRI-O (C(crio)), as texts by path, in the order in which the

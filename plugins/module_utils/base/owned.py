@@ -74,6 +74,10 @@ ENGINE_USERS = f"{STATE_DIRECTORY}/container_engine_users.json"
 CONTAINER_TOOLKIT_CONFIG_RECORD = f"{STATE_DIRECTORY}/nvidia_container_toolkit_config.json"
 # Role nvidia_container_toolkit: the keys that the role set in containerd's config.toml, in the same form.
 CONTAINERD_CONFIG_RECORD = f"{STATE_DIRECTORY}/nvidia_container_toolkit_containerd.json"
+# Role nvidia_container_toolkit: what the migration from nvidia-docker must not lose. Only root can read it.
+MIGRATION = f"{STATE_DIRECTORY}/migration"
+MIGRATION_DAEMON_JSON = f"{MIGRATION}/daemon.json"
+MIGRATION_CONTAINERS = f"{MIGRATION}/containers"
 # Role nvidia_driver: the driver version that NVIDIA's installer installed.
 DRIVER_RUNFILE_RECORD = f"{STATE_DIRECTORY}/nvidia_driver_runfile.json"
 # Role nvidia_driver: the reasons for its last reboot, so that it does not reboot again for the same reasons.

@@ -378,6 +378,42 @@ class File(TypedDict):
     mode: str | None
 
 
+class OldKey(TypedDict):
+    """A file with an expired copy of NVIDIA's repository key. `alone`: it has no other key."""
+
+    path: str
+    alone: bool
+
+
+class OldContainer(TypedDict):
+    """A container of Docker with volumes of nvidia-docker 1.0, or with a runtime other than Docker's own."""
+
+    id: str
+    name: str
+    running: bool
+    runtime: str
+    volumes: list[str]
+    plugin: bool
+
+
+class NvidiaDocker(TypedDict):
+    """What nvidia-docker 1 and 2 left on the host, besides packages and repositories.
+
+    `files`: files and directories of nvidia-docker 1.0. `hooks`: files with OCI hooks. `answers`: whether a plugin
+    listens. `volumes`: the volumes of the plugin that Docker knows, None if unknown. `saved`: what a migration saved.
+    """
+
+    files: list[str]
+    hooks: list[str]
+    has_user: bool
+    service: dict[str, str | None]
+    answers: bool
+    volumes: list[str] | None
+    containers: list[OldContainer]
+    keys: list[OldKey]
+    saved: list[str]
+
+
 class UnattendedUpgrades(TypedDict):
     """apt's unattended upgrades."""
 
@@ -493,6 +529,7 @@ class Host(TypedDict):
     cdi_nodes: CdiNodes | None
     cri_files: CriFiles
     nvidia_runtimes: dict[str, str | None]
+    nvidia_docker: NvidiaDocker | None
     driver_volume: VolumePrediction | None
     docker_daemon_json: DaemonJson
     files: dict[str, File]

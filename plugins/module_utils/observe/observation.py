@@ -37,6 +37,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import (
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot as host_secure_boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services as host_services
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import observed as migration_observed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import (
     cri_files,
     devices,
@@ -234,6 +235,7 @@ def observe(
     host["driver_volume"] = predict_volume(version) if predict_volume else None
     host["apt"] = repositories.apt(root, system, run) if system["package_manager"] == "apt" else None
     host["repositories"] = repositories.rpm_repositories(root) if system["package_manager"] in ("dnf", "zypper") else []
+    host["nvidia_docker"] = migration_observed.read(root, host, run)
     host["module_streams"] = installed.streams(root)
     host["reboot_reasons"] = reboot_reasons.reasons(host)
     host["reboot_required_reasons"] = [reason["text"] for reason in host["reboot_reasons"]]

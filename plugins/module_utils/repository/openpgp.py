@@ -67,10 +67,16 @@ def read(data: bytes) -> KeyFile:
 
 def packets_of(packets: bytes) -> list[tuple[int, bytes]]:
     """Return type and content of each packet."""
+    return [(tag, body) for tag, body, _packet_with_header in parts_of(packets)]
+
+
+def parts_of(packets: bytes) -> list[tuple[int, bytes, bytes]]:
+    """Return type and content of each packet, and the packet with its header."""
     found, position = [], 0
     while position < len(packets):
+        start = position
         tag, body, position = _packet(packets, position)
-        found.append((tag, body))
+        found.append((tag, body, packets[start:position]))
     return found
 
 

@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adopt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import uvm_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import further_keys
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
@@ -84,6 +85,7 @@ def judge(
         notes.append(_no_gpus(host))
     notes += _excluded(host)
     notes += _unknown_licenses(facts)
+    notes += leftovers.texts(host)
     notes += registered_runtimes.foreign(host) if host["nvidia"]["gpus"] else []
     notes += _narrow_links(facts, pcie_width)
     notes += _notes(host, facts)

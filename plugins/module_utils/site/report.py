@@ -7,9 +7,15 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import Disruption
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Part
 
 STATES = ("converged", "changes", "failed", "unreachable")
 _HEADINGS = ("HOST", "STATE", "PART", "CHANGE")
@@ -36,6 +42,14 @@ def _entry(host: str, result: Mapping[str, Any] | None) -> dict[str, Any]:
     changes = [dict(part) for part in result["changes"]]
     state = "changes" if any(part["changes"] for part in changes) else "converged"
     return {"host": host, "state": state, "errors": [], **notes, "changes": changes}
+
+
+def leftover_notes(host: Host, parts: Mapping[str, Part]) -> list[str]:
+    """Return what nvidia-docker left on the host. A part that migrates the host names it in its own changes."""
+    part = parts.get("nvidia_container_toolkit")
+    if part is None or part.plan.get("migration"):
+        return []
+    return [f"{capitalized(text)}." for text in leftovers.texts(host)]
 
 
 def table(entries: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -194,6 +194,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         "cdi_specs": [],
         "cdi_nodes": None,
         "nvidia_runtimes": {},
+        "nvidia_docker": None,
         "cri_files": {"containerd": {}, "crio": {}, "masked": [], "mode": None, "others": []},
         "driver_volume": None,
         "docker_daemon_json": {

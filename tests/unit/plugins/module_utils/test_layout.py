@@ -34,6 +34,7 @@ ORDER = [
     "driver",
     "persistence",
     "cuda",
+    "migration",
     "toolkit",
     "container",
     "usage",

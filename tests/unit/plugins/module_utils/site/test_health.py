@@ -11,6 +11,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.health import judge
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import old_nvidia_docker
 
 RUNNING = {"load_state": "loaded", "active_state": "active", "need_daemon_reload": False}
 GPU = {
@@ -491,3 +492,11 @@ def test_the_modules_of_a_guest_are_those_of_its_node(path: str, value: t.Any, w
     found = judge(changed(GUEST, path, value), FACTS)["problems"]
     assert len(found) == (1 if words else 0)
     assert words is None or words in found[0]
+
+
+def test_leftovers_of_nvidia_docker_are_notes() -> None:
+    host = {**HOST, "nvidia_docker": old_nvidia_docker.traces(has_user=True)}
+    done = judge(host, FACTS)
+    assert done["problems"] == []
+    (note,) = done["notes"]
+    assert note.startswith("User nvidia-docker of the volume plugin exists")

@@ -1,0 +1,192 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Name what nvidia-docker 1 and 2 left on a host, each with its consequence. Pure functions of the observation.
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import old_sources
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
+
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host, NvidiaDocker, OldContainer
+
+# The packages with a file of their own, and those whose newer versions are empty.
+PLUGIN, WRAPPER = "nvidia-docker", "nvidia-docker2"
+RUNTIME = ("nvidia-container-runtime", "nvidia-container-runtime-hook")
+_DATABASE = "volumes/metadata.db"
+_SECONDS = 15  # How long Docker waits for a plugin that does not answer: moby/moby, pkg/plugins/client.go.
+
+
+def traces(host: Host) -> NvidiaDocker | None:
+    """Return what the observation found, or None."""
+    return host.get("nvidia_docker")
+
+
+def packages(host: Host) -> dict[str, str]:
+    """Return the installed old packages with their versions. Since 2.0, nvidia-docker is another package."""
+    if not traces(host):
+        return {}
+    known = {name: installed.versions(name, host["installed_packages"]) for name in (PLUGIN, WRAPPER, *RUNTIME)}
+    found = {name: versions[-1] for name, versions in known.items() if versions}
+    if not found.get(PLUGIN, "1.").rpartition(":")[2].startswith("1."):
+        del found[PLUGIN]
+    return found
+
+
+def conffiles(host: Host) -> list[str]:
+    """Return the removed packages whose purge would still delete files."""
+    return [name for name in (PLUGIN, WRAPPER, *RUNTIME) if name in host["package_state"].get("config_files", [])]
+
+
+def texts(host: Host) -> list[str]:
+    """Name each leftover and its consequence, one sentence for each."""
+    seen = traces(host)
+    if not seen:
+        return []
+    found = [*_packages(host), *_plugin(seen), *_containers(host, seen), *_runtime(host)]
+    found += [
+        f"OCI hook {path} gives a container its GPUs a second time if it also has a CDI device"
+        for path in seen["hooks"]
+    ]
+    found += _repositories(host)
+    found += [
+        f"{key['path']} has a copy of NVIDIA's repository key whose signing subkey expired in 2021, so apt rejects "
+        "repositories that it signs with EXPKEYSIG"
+        for key in seen["keys"]
+    ]
+    return found
+
+
+def _packages(host: Host) -> list[str]:
+    found = []
+    for name, version in packages(host).items():
+        if name == PLUGIN:
+            text = "its volume plugin gives only its own containers GPUs, and it is not maintained since 2017"
+        elif name == WRAPPER:
+            text = f"to purge it deletes {owned.DAEMON_JSON} with all your options"
+        else:
+            text = "the container toolkit replaces it, and old versions conflict with the toolkit"
+        found.append(f"package {name} {version} is installed: {text}")
+    for name in conffiles(host):
+        what = owned.DAEMON_JSON if name == WRAPPER else "its configuration files"
+        found.append(f"package {name} is removed but not purged: a later purge deletes {what}")
+    return found
+
+
+def _plugin(seen: NvidiaDocker) -> list[str]:
+    found = []
+    volumes = seen["volumes"]
+    if volumes is None:
+        found.append(
+            f"Docker's {_DATABASE} cannot be read, so it is unknown whether it has volumes of the plugin nvidia-docker"
+        )
+    found += [f"volume {name} belongs to the plugin nvidia-docker, {_consequence(seen)}" for name in volumes or []]
+    if seen["files"]:
+        what = "runs" if seen["answers"] else "does not run"
+        found.append(f"nvidia-docker 1.0 left {', '.join(seen['files'])}; its volume plugin {what}")
+    if seen["has_user"]:
+        found.append("user nvidia-docker of the volume plugin exists, which nothing else uses")
+    return found
+
+
+def _consequence(seen: NvidiaDocker) -> str:
+    same = "so no driver volume of the same name can be created"
+    if seen["answers"]:
+        return same
+    return (
+        f"which does not run: each start of Docker waits {_SECONDS} seconds for the volume and {_SECONDS} for each "
+        f"container with it, and {same}"
+    )
+
+
+def blocked(host: Host) -> list[OldContainer]:
+    """Return the containers that use the plugin, so they cannot start without it."""
+    seen = traces(host)
+    return [container for container in seen["containers"] if container["plugin"]] if seen else []
+
+
+def is_built_in(runtime: str) -> bool:
+    """Return whether Docker has a runtime without its registration. Empty text is the default runtime."""
+    return runtime in ("", "runc") or runtime.startswith("io.containerd.")
+
+
+def unknown_runtime(host: Host, runtimes: t.Collection[str]) -> list[OldContainer]:
+    """Return the containers whose runtime is not one of these, so they cannot start."""
+    seen = traces(host)
+    return [
+        container
+        for container in (seen["containers"] if seen else [])
+        if not is_built_in(container["runtime"]) and container["runtime"] not in runtimes
+    ]
+
+
+def runtimes(host: Host) -> set[str]:
+    """Return the runtimes that daemon.json and the flags of dockerd register."""
+    content = host["docker_daemon_json"].get("content") or {}
+    of_file = content.get("runtimes")
+    flags = [flag for flag in host["docker_daemon_json"].get("flags", []) if flag["key"] == "runtimes"]
+    words = [str(word).partition("=")[0] for flag in flags for word in flag["value"]]
+    return {*(of_file if isinstance(of_file, dict) else ()), *words}
+
+
+def names(containers: t.Iterable[OldContainer]) -> str:
+    """Name containers with their states."""
+    return ", ".join(f"{one['name']} ({'running' if one['running'] else 'stopped'})" for one in containers)
+
+
+def _containers(host: Host, seen: NvidiaDocker) -> list[str]:
+    found = []
+    with_plugin = blocked(host)
+    if with_plugin:
+        when = "without the plugin" if seen["answers"] else "again"
+        found.append(
+            f"containers use volumes of the plugin nvidia-docker, so they cannot start {when}: {names(with_plugin)}. "
+            "Docker cannot change this, so they must be created again"
+        )
+    without_runtime = unknown_runtime(host, runtimes(host) | {"nvidia"})
+    if without_runtime:
+        listed = ", ".join(sorted({container["runtime"] for container in without_runtime}))
+        found.append(
+            f"containers use a runtime that Docker does not know ({listed}), so they cannot start: "
+            f"{names(without_runtime)}. Docker cannot change this, so they must be created again"
+        )
+    return found
+
+
+def _runtime(host: Host) -> list[str]:
+    daemon, found = host["docker_daemon_json"], list[str]()
+    content = daemon.get("content") or {}
+    found += [
+        f"{flag['place']} registers runtime nvidia with {flag['text']}, so {owned.DAEMON_JSON} cannot change it"
+        for flag in daemon.get("flags", [])
+        if flag["key"] == "runtimes" and any(str(word).startswith("nvidia=") for word in flag["value"])
+    ]
+    if content.get("default-runtime") == "nvidia" and "nvidia" not in runtimes(host):
+        found.append(
+            f"{owned.DAEMON_JSON} has the default-runtime nvidia, which is not registered, so Docker does not start"
+        )
+    program = fields.program((content.get("runtimes") or {}).get("nvidia"))
+    if program and WRAPPER in {*packages(host), *conffiles(host)}:
+        found.append(f"runtime nvidia in {owned.DAEMON_JSON} comes from package {WRAPPER}: {program}")
+    return found
+
+
+def _repositories(host: Host) -> list[str]:
+    found = []
+    for source in old_sources.of_host(host):
+        if source.clashes:
+            found.append(
+                f"{source.file} has an entry for {source.url} with another Signed-By than a second entry, so apt reads "
+                "no repository at all (Conflicting values set for option Signed-By)"
+            )
+        else:
+            found.append(f"{source.file} has the old repository {source.url}, which gets no newer toolkit")
+    return found

@@ -1,0 +1,143 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read what nvidia-docker 1 and 2 left on a host. Without such a trace, this reads a few names of files.
+
+Docker is not queried: while the volume plugin of nvidia-docker 1.0 is gone, each query of its volumes takes 15 seconds.
+The places: NVIDIA/nvidia-docker, tag v1.0.1, build/ and src/nvidia-docker-plugin; moby/moby, pkg/plugins/discovery.go.
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from typing import TYPE_CHECKING, Any, Callable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_bytes, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import bolt, old_keys, old_sources
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import NvidiaDocker
+
+Run = Callable[["list[str]"], "tuple[int, str, str]"]
+
+DRIVER = "nvidia-docker"
+UNIT = "nvidia-docker.service"
+DATA = "/var/lib/nvidia-docker"
+SPECIFICATIONS = (
+    "/etc/docker/plugins/nvidia-docker.spec",
+    "/etc/docker/plugins/nvidia-docker.json",
+    "/usr/lib/docker/plugins/nvidia-docker.spec",
+    "/usr/lib/docker/plugins/nvidia-docker.json",
+)
+SOCKETS = (f"{DATA}/nvidia-docker.sock", "/run/docker/plugins/nvidia-docker.sock")
+_UNITS = tuple(f"{folder}/systemd/system/{UNIT}" for folder in ("/etc", "/usr/lib", "/lib"))
+_SETTINGS = ("/etc/default/nvidia-docker", "/etc/init/nvidia-docker.conf")
+_PROGRAMS = ("/usr/bin/nvidia-docker-plugin", "/usr/local/bin/nvidia-docker-plugin")
+HOOKS = ("/etc/containers/oci/hooks.d", "/usr/share/containers/oci/hooks.d", "/usr/libexec/oci/hooks.d")
+OLD_PACKAGES = ("nvidia-docker", "nvidia-docker2", "nvidia-container-runtime", "nvidia-container-runtime-hook")
+_LARGEST_DATABASE = 64 * 1024 * 1024
+
+
+def read(root: str, host: dict[str, Any], run: Run) -> NvidiaDocker | None:
+    """Return the traces, or None without any. `host` is the observation so far."""
+    docker = os.path.join(root, host["docker_data"]["root"].lstrip("/"))
+    database = read_bytes(docker, "volumes/metadata.db", _LARGEST_DATABASE) or b""
+    paths = (*SPECIFICATIONS, *SOCKETS[1:], DATA, *_UNITS, *_SETTINGS, *_PROGRAMS)
+    files = _distinct(root, [path for path in paths if exists(root, path)])
+    hooks = [
+        f"{folder}/{name}"
+        for folder in HOOKS
+        for name in listing(root, folder)
+        if "nvidia" in name and not name.startswith("nvidia-container-toolkit")
+    ]
+    packages = [name for name in OLD_PACKAGES if name in host["packages"]]
+    removed = [name for name in OLD_PACKAGES if name in host["package_state"]["config_files"]]
+    has_user = f"\n{DRIVER}:" in "\n" + (read_text(root, "/etc/passwd") or "")
+    saved = listing(root, owned.MIGRATION)
+    # Deleted pages of the database keep their text, so this is only a reason to read it.
+    is_known = DRIVER.encode() in database
+    if not (files or hooks or packages or removed or has_user or saved or is_known or old_sources.of_host(host)):
+        return None
+    state = services.read([UNIT], run).get(UNIT) or {}
+    return {
+        "files": files,
+        "hooks": hooks,
+        "has_user": has_user,
+        "service": {name: state.get(name) for name in ("load_state", "active_state", "unit_file_state")},
+        "answers": any(_answers(os.path.join(root, path.lstrip("/"))) for path in SOCKETS),
+        "volumes": _volumes(database) if is_known else [],
+        "containers": _containers(docker),
+        "keys": old_keys.read(root, time.time()),
+        "saved": saved,
+    }
+
+
+def _distinct(root: str, paths: list[str]) -> list[str]:
+    """Leave out the second name of a file. On most systems, /lib is a link to /usr/lib."""
+    found: dict[str, str] = {}
+    for path in paths:
+        found.setdefault(os.path.realpath(os.path.join(root, path.lstrip("/"))), path)
+    return list(found.values())
+
+
+def _answers(path: str) -> bool:
+    """Return whether a program listens on a socket."""
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    client.settimeout(1)
+    try:
+        client.connect(path)
+    except OSError:
+        return False
+    finally:
+        client.close()
+    return True
+
+
+def _volumes(database: bytes) -> list[str] | None:
+    """Return the volumes of the plugin that Docker knows. None: the database cannot be read."""
+    try:
+        values = [json.loads(value) for value in bolt.read(database, b"volumes").values()]
+        return sorted(value["Name"] for value in values if value.get("Driver") == DRIVER)
+    except (bolt.BoltError, ValueError, KeyError, AttributeError):
+        return None
+
+
+def _containers(docker: str) -> list[dict[str, Any]]:
+    """Describe the containers that use the plugin or a runtime other than Docker's."""
+    found = []
+    for name in listing(docker, "containers"):
+        config = _json(docker, f"containers/{name}/config.v2.json")
+        settings = _json(docker, f"containers/{name}/hostconfig.json")
+        mounts = config.get("MountPoints")
+        points = [point for point in (mounts if isinstance(mounts, dict) else {}).values() if isinstance(point, dict)]
+        volumes = sorted(str(point.get("Name")) for point in points if point.get("Driver") == DRIVER)
+        uses_plugin = bool(volumes) or settings.get("VolumeDriver") == DRIVER
+        runtime = str(settings.get("Runtime") or "")
+        if uses_plugin or (runtime not in ("", "runc") and not runtime.startswith("io.containerd.")):
+            state = config.get("State")
+            found.append(
+                {
+                    "id": name,
+                    "name": str(config.get("Name") or name[:12]).lstrip("/"),
+                    "running": bool(isinstance(state, dict) and state.get("Running")),
+                    "runtime": runtime,
+                    "volumes": volumes,
+                    "plugin": uses_plugin,
+                }
+            )
+    return sorted(found, key=lambda container: container["name"])
+
+
+def _json(root: str, path: str) -> dict[str, Any]:
+    try:
+        value = json.loads(read_text(root, path) or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
