@@ -36,6 +36,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call a
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import controller
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adoption as site_adoption
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import package_queries
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report as site_report
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import variables as site_variables
@@ -109,8 +110,8 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
         self._task_vars: dict[str, Any] = _without_warning(task_vars or {})
-        # Sources of the driver whose repositories have no suitable version.
-        self._rejected_sources: dict[str, str] = {}
+        # What the package manager has answered.
+        self._known = package_queries.Known()
         # The facts that the program of the observation gathered.
         self._facts: dict[str, Any] | None = None
         # The GPU facts before a planned reload of the driver.
@@ -141,51 +142,31 @@ class ActionModule(ActionBase):
             # While dpkg runs, packages look half installed. A plan is possible only after it has finished.
             host = self._observe_after_package_manager(values, selected)
             parts = self._parts(host, values, selected)
-        answer: dict[str, Any] = {}
-        errors = site_plan.errors(host, parts, options["requires_root"])
-        question = site_plan.query(parts) if options["first_plan"] and not errors else None
-        while question:
-            answer = site_plan.answers(answer, self._run_module(TRANSACTION, question))
-            parts = self._parts(host, values, selected, answer)
-            errors = site_plan.errors(host, parts, options["requires_root"])
-            rejected = site_plan.rejected_sources(parts)
-            if errors:
-                break
-            if rejected != self._rejected_sources:
-                # The source has no suitable driver. The next one has other repositories.
-                self._rejected_sources, answer = rejected, {}
-                parts = self._parts(host, values, selected)
-            # The distribution may have no suitable engine. Docker's repository is another question.
-            asked, question = question, site_plan.query(parts)
-            question = None if question == asked else question
+        if options["first_plan"]:
+            parts, self._known = package_queries.ask_all(
+                parts,
+                self._package_manager,
+                lambda known: self._parts(host, values, selected, known),
+                lambda planned, known: bool(self._conflicts(host, planned, options, known)),
+            )
+        errors = self._conflicts(host, parts, options, self._known)
         if options["first_plan"] and not errors and site_plan.reloads_driver(parts):
             self._settings = self._gpu_settings(host)
-            parts = self._parts(host, values, selected, answer)
-            errors = site_plan.errors(host, parts, options["requires_root"])
+            parts = self._parts(host, values, selected)
+            errors = self._conflicts(host, parts, options, self._known)
         facts = None
         if options["first_plan"] and not errors and site_plan.needs_facts(host, values, parts):
             facts = self._gpu_facts(host)
-            parts = self._parts(host, values, selected, answer, facts)
-            errors = site_plan.errors(host, parts, options["requires_root"])
-        if not errors and options["first_plan"]:
-            errors = self._rehearse(parts)
-        if errors:
-            raise Failure(" ".join(errors), errors=errors, notes=[*notes, *site_report.leftover_notes(host, parts)])
+            parts = self._parts(host, values, selected, facts=facts)
+        notes = [*notes, *site_report.leftover_notes(host, parts)]
+        self._fail_if_impossible(host, parts, options, notes)
         result = {
             "changed": False,
             "host": host,
             "plan": {name: part.plan for name, part in parts.items()},
             "acting": [name for name, part in parts.items() if part.acts],
-            "changes": [
-                {
-                    "part": name,
-                    "changes": part.changes,
-                    "reasons": part.reasons,
-                    "disruptions": variables.plain(part.disruptions),
-                }
-                for name, part in parts.items()
-            ],
-            "notes": [*notes, *site_report.leftover_notes(host, parts)],
+            "changes": package_queries.changes(parts),
+            "notes": notes,
             "reports": {f"{name}_report": part.report for name, part in parts.items() if part.report},
             "has_secrets": any(part.has_secrets for part in parts.values()),
             "warnings": [*names.warnings, *self._notices["warnings"]],
@@ -208,21 +189,38 @@ class ActionModule(ActionBase):
             result["_ansible_no_log"] = True
         return result
 
-    def _rehearse(self, parts: dict[str, site_plan.Part]) -> list[str]:
-        """Simulate all removals of packages. Return why one of them is not possible."""
-        removals = site_plan.removals(parts)
-        if not removals:
-            return []
-        options = {
-            "record": removals[0]["record"],
-            "rehearse_removals": removals,
-            "lock_timeout": site_plan.LOCK_TIMEOUT,
-        }
+    def _package_manager(self, options: dict[str, Any]) -> dict[str, Any] | str:
+        """Return the result of module package_transaction, or the text of its failure."""
         try:
-            self._run_module(TRANSACTION, options)
+            return self._run_module(TRANSACTION, options)
         except Failure as failure:
-            return [f"{failure} Nothing was changed."]
-        return []
+            return str(failure)
+
+    def _conflicts(
+        self,
+        host: dict[str, Any],
+        parts: dict[str, site_plan.Part],
+        options: dict[str, Any],
+        known: package_queries.Known,
+    ) -> list[str]:
+        """Return what prevents the run, without failed queries: the other parts are planned in spite of them."""
+        answered = {name: part for name, part in parts.items() if name not in known.unanswered}
+        return site_plan.errors(host, answered, options["requires_root"])
+
+    def _fail_if_impossible(
+        self, host: dict[str, Any], parts: dict[str, site_plan.Part], options: dict[str, Any], notes: list[str]
+    ) -> None:
+        """Fail if the run cannot change the host. The result has the changes of the parts that could be planned."""
+        errors = site_plan.errors(host, parts, options["requires_root"])
+        is_refused = False
+        removals = package_queries.rehearsal(parts) if options["first_plan"] else None
+        if removals and not self._conflicts(host, parts, options, self._known):
+            answer = self._package_manager(removals)
+            is_refused = isinstance(answer, str)
+            errors += [f"{answer} Nothing was changed."] if is_refused else []
+        if errors:
+            shown = package_queries.changes_of_failed(host["uid"], parts, removals=not is_refused)
+            raise Failure(" ".join(errors), errors=errors, notes=notes, changes=shown)
 
     def _adopt(self, host: dict[str, Any], values: dict[str, dict[str, Any]], options: dict[str, Any]) -> Adoption:
         """Return what may act on the prepared image of the host. Fail if the image cannot be adopted."""
@@ -350,10 +348,11 @@ class ActionModule(ActionBase):
         host: dict[str, Any],
         values: dict[str, dict[str, Any]],
         selected: list[str],
-        answer: dict[str, Any] | None = None,
+        known: package_queries.Known | None = None,
         facts: dict[str, Any] | None = None,
     ) -> dict[str, site_plan.Part]:
         key = host["os"]["key"] or ""
+        known = known or self._known
         context = site_plan.Context(
             host=host,
             values=values,
@@ -366,10 +365,11 @@ class ActionModule(ActionBase):
                 ),
             },
             is_controller=controller.is_controller(host, self._connection.transport, *_identity()),
-            versions=(answer or {}).get("versions"),
-            streams=(answer or {}).get("streams"),
-            dependencies=(answer or {}).get("dependencies"),
-            rejected_sources=self._rejected_sources,
+            versions=known.answer.get("versions"),
+            streams=known.answer.get("streams"),
+            dependencies=known.answer.get("dependencies"),
+            rejected_sources=known.rejected_sources,
+            unanswered=known.unanswered,
             facts=facts,
             settings=self._settings,
             cdi_program=cdi_program.digest,

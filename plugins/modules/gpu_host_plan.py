@@ -114,10 +114,13 @@ acting:
   returned: success
   sample: [container_engine]
 changes:
-  description: What each part would change, in the order of the parts.
+  description:
+    - What each part would change, in the order of the parts.
+    - If the task fails, for example because a repository is unreachable, the list contains only the other parts whose
+      changes are known.
   type: list
   elements: dict
-  returned: success
+  returned: success, and failure of a plan
   contains:
     part:
       description: Name of the part.

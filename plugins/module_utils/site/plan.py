@@ -80,6 +80,8 @@ class Context:
     dependencies: dict[str, dict[str, str]] | None = None
     # The sources of the driver whose repositories have no suitable version, with the reasons.
     rejected_sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Why the query of a part failed, by part.
+    unanswered: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # The GPU facts of this run. They are read only if the driver stays as it is.
     facts: dict[str, Any] | None = None
     # The GPU facts before a planned reload of the driver, with the settings that it drops.
@@ -88,15 +90,27 @@ class Context:
     cdi_program: Callable[[], str | None] = lambda: None
 
 
+_Planner = Callable[[Context, Mapping[str, Part]], Part]
+
+
 def plan(context: Context, parts: Collection[str]) -> dict[str, Part]:
     """Return the plans of the selected parts by name, in the order in which they act."""
     found: dict[str, Part] = {}
     for name, planner in _PLANNERS.items():
-        if name in parts:
+        if name in context.unanswered and name in parts:
+            found[name] = _unanswered(planner, context, found, context.unanswered[name])
+        elif name in parts:
             found[name] = planner(context, found)
-    if "nvidia_driver" in found and found["nvidia_driver"].plan.get("action") == "adopt":
+    driver = _plan_of(found, "nvidia_driver")
+    if driver.get("action") == "adopt" and "nvidia_driver" not in context.unanswered:
         _hold_adopted_driver(context, found)
     return found
+
+
+def _unanswered(planner: _Planner, context: Context, parts: Mapping[str, Part], error: str) -> Part:
+    """Return a part whose query failed. Parts that depend on it are planned as if it had not been asked yet."""
+    part = planner(dataclasses.replace(context, versions=None, streams=None, dependencies=None), parts)
+    return dataclasses.replace(part, changes=[], reasons=[], errors=[error], query=None, report=None, disruptions=[])
 
 
 def _hold_adopted_driver(context: Context, parts: dict[str, Part]) -> None:
@@ -170,25 +184,6 @@ def query(parts: Mapping[str, Part]) -> dict[str, Any] | None:
     for name in ("lock_timeout", "download_timeout"):
         merged[name] = max(options.get(name, 0) for options in wanted)
     return merged
-
-
-# Playbook site removes the toolkit while the engine still runs, and the engine last.
-_REMOVAL_ORDER = ("nvidia_container_toolkit", "nvidia_driver", "container_engine")
-
-
-def removals(parts: Mapping[str, Part]) -> list[dict[str, Any]]:
-    """Return the removals of packages, in the order in which the run carries them out.
-
-    They are simulated together before the first change, so that the last one cannot fail after the first one.
-    """
-    planned = (parts[name].removal for name in _REMOVAL_ORDER if name in parts and parts[name].acts)
-    return [removal for removal in planned if removal]
-
-
-def answers(known: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answers to two queries as one. The second query only has further packages."""
-    names = ("versions", "streams", "dependencies")
-    return {name: {**(known.get(name) or {}), **(answer.get(name) or {})} for name in names}
 
 
 def rejected_sources(parts: Mapping[str, Part]) -> dict[str, str]:

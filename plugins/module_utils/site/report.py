@@ -38,7 +38,7 @@ def _entry(host: str, result: Mapping[str, Any] | None) -> dict[str, Any]:
     notes = {"notes": list(result["notes"])} if result.get("notes") else {}
     if result.get("failed"):
         errors = list(result.get("errors") or [result.get("msg")])
-        return {"host": host, "state": "failed", "errors": errors, **notes, "changes": []}
+        return {"host": host, "state": "failed", "errors": errors, **notes, "changes": list(result.get("changes", []))}
     changes = [dict(part) for part in result["changes"]]
     state = "changes" if any(part["changes"] for part in changes) else "converged"
     return {"host": host, "state": state, "errors": [], **notes, "changes": changes}

@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.action import gpu_host_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report as site_report
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_program, host_python
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import remove_package
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import (
@@ -671,7 +672,8 @@ def test_failure_of_the_query_is_reported(host, monkeypatch):
         return {"failed": True, "msg": "apt is broken"} if is_query else {"host": bare()}
 
     monkeypatch.setattr(host, "execute", execute)
-    assert host.run() == {"failed": True, "msg": "apt is broken"}
+    result = host.run()
+    assert (result["failed"], result["msg"], result["errors"]) == (True, "apt is broken", ["apt is broken"])
     assert host.modules == [OBSERVE, QUERY]
 
 
@@ -774,3 +776,120 @@ def test_a_removal_that_would_fail_stops_the_run_before_any_change(host):
 def test_a_host_without_records_rehearses_nothing(host):
     host.run(bare(), variables=ABSENT)
     assert QUERY not in host.modules
+
+
+# --- repositories that cannot be reached ----------------------------------------------------------------------------
+
+# Every part that can have a repository of its own has one, on a host without GPU software.
+REPOSITORIES = {
+    "nvidia_driver_source": "nvidia",
+    "container_engine_source": "docker",
+    "nvidia_container_toolkit_source": "nvidia",
+}
+DRIVERS, DOCKERS, TOOLKITS = "gpufleet-nvidia-cuda", "gpufleet-docker", "gpufleet-nvidia-container-toolkit"
+
+
+def version_of(package: str) -> str:
+    if package.startswith("docker"):
+        return "5:28.5.1-1"
+    return "1.19.1-1" if "container" in package else "580.95.05-1"
+
+
+@pytest.fixture
+def reachable(host, monkeypatch):
+    """Return a function that makes the queries of these repositories fail, as module package_transaction does."""
+
+    def limit(*unreachable):
+        def execute(module_name, module_args, task_vars):
+            if module_name != QUERY or module_args.get("rehearse_removals"):
+                return Host.execute(host, module_name, module_args, task_vars)
+            host.calls.append((module_name, module_args))
+            found = [repository["name"] for repository in module_args.get("repositories") or []]
+            for name in unreachable:
+                if name in found or name == "archive":
+                    return {"failed": True, "msg": f"{module_args['record']}: {name} does not answer."}
+            versions = {name: [version_of(name)] for name in module_args["query"]}
+            return {"changed": False, "streams": {}, "versions": versions}
+
+        monkeypatch.setattr(host, "execute", execute)
+
+    return limit
+
+
+@pytest.mark.parametrize(
+    ("unreachable", "errors", "shown"),
+    [
+        ([TOOLKITS], [f"{TOOLKIT}: {TOOLKITS} does not answer."], [DRIVER, PERSISTENCE, ENGINE]),
+        ([DOCKERS], [f"{ENGINE}: {DOCKERS} does not answer."], [DRIVER, PERSISTENCE, TOOLKIT]),
+        ([DRIVERS], [f"{DRIVER}: {DRIVERS} does not answer."], [ENGINE, TOOLKIT]),
+        (
+            [DRIVERS, DOCKERS],
+            [f"{DRIVER}: {DRIVERS} does not answer.", f"{ENGINE}: {DOCKERS} does not answer."],
+            [TOOLKIT],
+        ),
+        (
+            [DRIVERS, DOCKERS, TOOLKITS],
+            [
+                f"{DRIVER}: {DRIVERS} does not answer.",
+                f"{ENGINE}: {DOCKERS} does not answer.",
+                f"{TOOLKIT}: {TOOLKITS} does not answer.",
+            ],
+            [],
+        ),
+    ],
+    ids=["toolkit", "engine", "driver", "driver and engine", "all"],
+)
+def test_an_unreachable_repository_hides_only_the_parts_that_need_it(host, reachable, unreachable, errors, shown):
+    reachable(*unreachable)
+    result = host.run(bare(), variables=REPOSITORIES, requires_root=True)
+    assert (result["failed"], result["errors"], result["msg"]) == (True, errors, " ".join(errors))
+    # Nothing that playbook site acts on.
+    assert not {"plan", "acting"} & {*result}
+    changes = {part["part"]: part["changes"] for part in result["changes"]}
+    assert [part for part in (DRIVER, PERSISTENCE, ENGINE, TOOLKIT) if changes.get(part)] == shown
+    # A part that could not be planned is not reported as converged.
+    failed = {error.partition(":")[0] for error in errors}
+    assert not failed & {*changes}
+    table = "\n".join(site_report.table(site_report.report({"gpu1": result})))
+    assert [" ".join(table.split()).count(error) for error in errors] == [1] * len(errors)
+    assert all(changes[part][0].split(",")[0] in table for part in shown)
+
+
+def test_the_versions_of_the_other_parts_are_known(host, reachable):
+    reachable(TOOLKITS)
+    changes = {part["part"]: part["changes"] for part in host.run(bare(), variables=REPOSITORIES)["changes"]}
+    assert any("580.95.05" in text for text in changes[DRIVER])
+
+
+def test_reachable_repositories_are_asked_once(host, reachable):
+    reachable()
+    assert "failed" not in host.run(bare(), variables=REPOSITORIES)
+    assert host.modules == [OBSERVE, QUERY]
+
+
+def test_parts_that_ask_the_same_repositories_are_not_asked_again(host, reachable):
+    # Debian's archive only: one failure, after one time limit.
+    reachable("archive")
+    result = host.run(bare())
+    assert host.modules == [OBSERVE, QUERY]
+    assert result["errors"] == ["nvidia_driver: archive does not answer."]
+    assert [part["part"] for part in result["changes"] if part["changes"]] == [ENGINE]
+
+
+def test_a_conflict_of_one_part_shows_the_other_parts(host):
+    result = host.run(bare(), variables={"nvidia_container_toolkit_source": "preinstalled"})
+    assert (result["failed"], len(result["errors"]), host.modules) == (True, 1, [OBSERVE])
+    # The driver's part still has a query, and the proof depends on the toolkit.
+    assert [part["part"] for part in result["changes"] if part["changes"]] == [ENGINE]
+    assert not {DRIVER, PERSISTENCE, TOOLKIT, PROOF} & {part["part"] for part in result["changes"]}
+
+
+def test_a_refused_removal_shows_the_parts_that_are_not_removed(host):
+    host.rehearsal = {"failed": True, "msg": "Removing libcuda1 would break other installed packages: my-app."}
+    there = removable()
+    there["files"][owned.DAEMON_JSON] = file("{}")
+    result = host.run(there, variables={"nvidia_driver_state": "absent"})
+    assert result["failed"]
+    shown = {part["part"]: part["changes"] for part in result["changes"]}
+    assert DRIVER not in shown
+    assert any("live-restore" in text or owned.DAEMON_JSON in text for text in shown[ENGINE])
