@@ -99,6 +99,11 @@ def gather(
     return {"facts": facts, "binding": answer.get("binding")}
 
 
+def has_driver(root: str) -> bool:
+    """Return whether NVML can be called without loading a driver."""
+    return _is_wsl(root) or _is_loaded(root)
+
+
 def _is_loaded(root: str) -> bool:
     """Return whether the driver is loaded. NVML would load the driver, but gathering facts must not change the host."""
     return any(read_text(root, path) for path in ("sys/module/nvidia/version", "proc/driver/nvidia/version"))

@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import fields, guard, session
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import mebibytes
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import neutral_facts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import PROPRIETARY, Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import BINDINGS, Simulated, leaves, load
 
@@ -49,7 +50,9 @@ def host(tmp_path, monkeypatch):
 
 
 def gather(tree: Tree, subsets=ALL, **options) -> dict:
-    return facts_gather.gather(subsets, root=tree.root, **options)["facts"]
+    facts = facts_gather.gather(subsets, root=tree.root, **options)["facts"]
+    assert neutral_facts.differences(facts, tree.root) == []
+    return facts
 
 
 def test_eight_h100_behind_switches_are_described(host):

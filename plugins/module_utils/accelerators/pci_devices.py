@@ -1,0 +1,94 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The accelerators of AWS Neuron, Gaudi and Intel as PCI shows them, with the kernel driver that is bound to each."""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
+
+# The vendor in hardware/accelerators.py, and the kernel modules. The driver on the PCI bus can have another name.
+_VENDORS = {
+    schema.NEURON: ("neuron", "AWS Neuron", ("neuron",)),
+    schema.GAUDI: ("habana", "Gaudi", ("habanalabs",)),
+    schema.INTEL: ("intel", "Intel", ("xe", "i915")),
+}
+_DRIVERS = {"neuron-driver": "neuron"}
+VENDORS = tuple(_VENDORS)
+
+
+def read(
+    vendor: str, root: str, functions: list[dict], kernel: str | None, loaded: frozenset[str]
+) -> tuple[list[schema.AcceleratorDevice], schema.AcceleratorVendor]:
+    """Return the devices of a vendor. `loaded`: the loaded kernel modules."""
+    internal, title, modules = _VENDORS[vendor]
+    found = [one for one in accelerators.pick(functions) if one["vendor"] == internal]
+    usable = [one for one in found if not pci.is_for_guests(one)]
+    skipped = [
+        {
+            "pci_address": one["address"],
+            "reason": f"reserved for virtual machines (kernel driver {one['kernel_driver']})",
+        }
+        for one in found
+        if pci.is_for_guests(one)
+    ]
+    devices = [_device(vendor, one) for one in usable]
+    bound = [one["address"] for one in usable if _module(one) is not None]
+    installed = [name for name in modules if kernel and accelerators.has_module(root, kernel, name)]
+    running = [name for name in modules if name in loaded]
+    name = " or ".join(modules)
+    count = schema.plural(len(devices), f"{title} device")
+    if not devices:
+        state, reason = schema.NO_HARDWARE, f"The PCI bus has no {title} device."
+    elif bound:
+        drivers = ", ".join(sorted({_module(one) or "" for one in usable} - {""}))
+        state, reason = (
+            schema.READY,
+            (
+                f"The PCI bus has {count}. Kernel driver {drivers} drives {', '.join(bound)}. Only the "
+                "values of PCI are read."
+            ),
+        )
+    elif running:
+        state, reason = (
+            schema.DRIVER_NOT_LOADED,
+            (
+                f"Kernel module {running[0]} is loaded, but does not drive any of the {count} on the PCI bus. Check "
+                f"the kernel log for messages of {running[0]}."
+            ),
+        )
+    elif installed:
+        state, reason = (
+            schema.DRIVER_NOT_LOADED,
+            (
+                f"The PCI bus has {count}. Kernel module {installed[0]} is installed for the running kernel {kernel}, "
+                f"but is not loaded. Run modprobe {installed[0]}."
+            ),
+        )
+    else:
+        state, reason = schema.NO_DRIVER, f"The PCI bus has {count}, but the running kernel has no module {name}."
+    return devices, schema.vendor_state(state, reason, devices, skipped=skipped)
+
+
+def _device(vendor: str, function: dict) -> schema.AcceleratorDevice:
+    driver = _module(function)
+    reason = "only PCI was read" if driver else "the driver is not bound to the device"
+    return schema.device(
+        vendor,
+        kind=function["kind"],
+        generation=function["generation"],
+        pci_address=function["address"],
+        pci_id=schema.pci_id(function["vendor_id"], function["device_id"]),
+        stable_id=function["address"],
+        stable_id_kind=schema.PCI_ADDRESS,
+        numa_node=function["numa_node"],
+        health=schema.health(schema.UNKNOWN, reason),
+    )
+
+
+def _module(function: dict) -> str | None:
+    """Return the module of the vendor that drives a function."""
+    known = {name for _vendor, _title, names in _VENDORS.values() for name in names}
+    driver = _DRIVERS.get(function["kernel_driver"], function["kernel_driver"])
+    return driver if driver in known else None
