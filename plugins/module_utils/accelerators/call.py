@@ -1,0 +1,51 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The options of `accelerator_facts`, and the result for given options."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather, nvidia, schema
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import unbound
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "vendors": {
+        "type": "list",
+        "elements": "str",
+        "choices": list(schema.VENDORS),
+        "default": list(schema.VENDORS),
+    },
+    "read_ras": {"type": "bool", "default": False},
+    "timeout": {"type": "float", "default": 10},
+    "driver_root": {"type": "path"},
+    "_nvml_binding_path": {"type": "path"},
+}
+
+
+def result(options: dict[str, Any], run: Callable[..., Any], root: str = "/") -> dict[str, Any]:
+    """Return the module's result. It has `failed` and `msg` if an option is invalid.
+
+    If the host has a driver of NVIDIA but no pynvml, the result has `nvml_binding_missing`, and NVIDIA's state is an
+    error. The other vendors are complete.
+    """
+    fault = base_options.timeout_fault(options["timeout"]) or base_options.driver_root_fault(options["driver_root"])
+    if fault:
+        return {"failed": True, "msg": fault}
+    answer: dict[str, Any] = {}
+
+    def nvidia_facts() -> dict[str, Any]:
+        wanted = {name: options[name] for name in ("timeout", "driver_root", "_nvml_binding_path")}
+        wanted["gather_subset"] = list(nvidia.SUBSETS)
+        found = facts_call.result(wanted, run)
+        if found.get("nvml_binding_missing"):
+            found = unbound.result(wanted, run, found)
+        answer.update(found)
+        return found["ansible_facts"]
+
+    facts = gather.gather(nvidia_facts, root=root, vendors=options["vendors"], read_ras=options["read_ras"])
+    missing = {"nvml_binding_missing": True} if answer.get("nvml_binding_missing") else {}
+    return {"changed": False, "ansible_facts": facts, **missing}
