@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
+
+kept_bytecode.use()
+
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import NvmlAction, controller_binding
