@@ -323,7 +323,7 @@ def run_unprivileged(command: list[str]) -> tuple[int, str, str]:
             errors="replace",
             timeout=60,
             cwd="/",
-            env={"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent", "LC_ALL": "C"},
+            env=process_state.environment({"HOME": "/nonexistent"}),
             **drop,
         )
     except (OSError, subprocess.SubprocessError) as error:
@@ -333,8 +333,7 @@ def run_unprivileged(command: list[str]) -> tuple[int, str, str]:
 
 def find_dockerd(module: AnsibleModule) -> str | None:
     """Return the path of dockerd, or None if dockerd is not installed."""
-    directories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
-    return module.params["dockerd"] or module.get_bin_path("dockerd", opt_dirs=directories)
+    return module.params["dockerd"] or process_state.find("dockerd")
 
 
 def readable_text(module: AnsibleModule, text: str | None) -> str | None:

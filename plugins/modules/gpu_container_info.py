@@ -319,6 +319,7 @@ import contextlib
 import os
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice
@@ -344,6 +345,7 @@ SUBSETS = frozenset({"min", "identity", "nvlink", "processes"})
 
 def main() -> None:
     """Read the GPUs, then the engines."""
+    process_state.pin()
     module = AnsibleModule(
         argument_spec={
             "docker_host": {"type": "str"},

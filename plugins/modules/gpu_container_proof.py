@@ -193,11 +193,13 @@ def main() -> None:
         module.fail_json(msg=needs_root(os.geteuid()))
 
     def run(argv: list[str]) -> tuple[int, str, str]:
-        program = module.get_bin_path(argv[0])
+        program = process_state.find(argv[0])
         if program is None:
             return 127, "", f"{argv[0]} is not installed"
         # The program of the containers contains $ and ~.
-        return module.run_command([program, *argv[1:]], expand_user_and_vars=False, environ_update={"LC_ALL": "C"})
+        return module.run_command(
+            [program, *argv[1:]], expand_user_and_vars=False, environ_update=process_state.VARIABLES
+        )
 
     try:
         if module.params["state"] == "absent":

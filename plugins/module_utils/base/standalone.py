@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import sys
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
+
 # Marks the line with the result, because a host may also print a login banner.
 MARK = "gpufleet-result:"
-# Directories of programs that the PATH of an SSH session may lack.
-_SYSTEM = ("/sbin", "/usr/sbin", "/usr/local/sbin")
 
 
 def finish(result: dict) -> None:
@@ -26,20 +26,11 @@ def finish(result: dict) -> None:
     os._exit(0)  # Skips the cleanup of the interpreter, which takes time.
 
 
-def find(name: str) -> str | None:
-    """Return the path of a program, or None if it is not installed."""
-    for directory in (*os.environ.get("PATH", "").split(os.pathsep), *_SYSTEM):
-        path = os.path.join(directory, name)
-        if directory and os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
-    return None
-
-
 def run(argv: list[str], environment: dict[str, str] | None = None) -> tuple[int, str, str]:
-    """Run a program. Return its status, output and errors."""
+    """Run a program with a pinned environment. Return its status, output and errors."""
     import subprocess  # noqa: PLC0415 (rarely needed)
 
-    variables = {**os.environ, **environment} if environment else None
+    variables = process_state.environment(dict(os.environ), environment)
     try:
         completed = subprocess.run(
             argv, capture_output=True, text=True, errors="replace", check=False, env=variables, stdin=subprocess.DEVNULL

@@ -25,7 +25,7 @@ def workspace(root: str = "/") -> Iterator[str]:
     parent = os.path.join(root, _PARENT.lstrip("/"))
     # The users to which package managers change read the files in it.
     prefix = f"gpufleet-{os.getpid()}-"
-    with process_state.pinned_umask(), tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as directory:
+    with process_state.PinnedUmask(), tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as directory:
         yield directory
 
 

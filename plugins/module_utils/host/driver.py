@@ -14,6 +14,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.names import NVML_LIBRARY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import boot
@@ -153,7 +154,7 @@ def module_on_disk(root: str, kernel: str | None, run: Run | None = None) -> str
     if path.endswith(".ko"):
         return module_file_version(path)
     # Ansible's run_command fails the task if the program is missing, so check first.
-    modinfo = run and shutil.which("modinfo", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin")))
+    modinfo = run and shutil.which("modinfo", path=process_state.PATH)
     if not modinfo:
         return None
     rc, out, _err = run([modinfo, "-F", "version", path])

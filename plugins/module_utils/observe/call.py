@@ -66,7 +66,7 @@ def observe(
         program = find(argv[0])
         if program is None:
             return 127, "", f"{argv[0]} is not installed"
-        return run([program, *argv[1:]], {"LC_ALL": "C"})
+        return run([program, *argv[1:]])
 
     def predict_volume(version: str | None) -> VolumePrediction | None:
         # The import takes time, so only a prediction pays for it.

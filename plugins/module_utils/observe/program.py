@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import standalone
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state, standalone
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
 
@@ -23,9 +23,10 @@ def main(given: dict) -> None:
     """
     if sys.version_info < (3, 9):
         raise SystemExit("Python 3.9 or newer is required")
+    process_state.pin()
     options = given["options"]
     options["files"] = [os.path.expanduser(os.path.expandvars(path)) for path in options["files"]]
-    host = observe_call.observe(options, check_mode=given["check_mode"], find=standalone.find, run=standalone.run)
+    host = observe_call.observe(options, check_mode=given["check_mode"], find=process_state.find, run=standalone.run)
     result = {"host": host}
     if given["facts"] and host["driver"]["loaded"]:
         result["facts"] = facts_call.result(given["facts"], standalone.run)

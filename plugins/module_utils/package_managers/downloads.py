@@ -13,6 +13,7 @@ import os
 import time
 from typing import Any, Callable
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import run as base_run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.watched_run import WatchedResult, run_watched
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import download_sources, lock_files
@@ -77,12 +78,12 @@ def runner(module: Any, manager: str, limits: DownloadLimits, root: str = "/") -
     def run(
         argv: list[str], environment: dict[str, str] | None = None, stdin: str | None = None
     ) -> tuple[int, str, str]:
-        program = module.get_bin_path(argv[0]) if only_downloads(argv) else None
+        program = process_state.find(argv[0]) if only_downloads(argv) else None
         if program is None:
             return plain(argv, environment=environment, stdin=stdin)
         result = run_watched(
             [program, *argv[1:]],
-            {**os.environ, "LC_ALL": "C", **(environment or {})},
+            process_state.environment(dict(os.environ), environment),
             limits.timeout,
             stdin=stdin,
             waits=waiting(root, manager, limits.lock_timeout),

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import standalone
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state, standalone
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import apply
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
 
@@ -23,6 +23,7 @@ Run = Callable[[list], tuple]
 
 def main(options: dict[str, Any]) -> None:
     """Write the specification, say so, and end with status 1 on an error."""
+    process_state.pin()
     try:
         lines = refresh(options, standalone.run)
     except (*apply.ERRORS, gather.BindingMissing) as error:

@@ -26,6 +26,7 @@ import time
 import traceback
 import urllib.request
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.process_state import environment, pin
 from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended.output import (
     NO_REFERENCE,
     NO_SUCH_PIN,
@@ -93,10 +94,8 @@ class Pull:
         # The programs of the environment are not in PATH, so that tasks find the same programs as in a push run.
         self.programs = f"{state}/venv/bin"
         self.environment = {
-            **os.environ,
-            "HOME": os.environ.get("HOME") or "/root",
-            "PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
-            "LC_ALL": "C.UTF-8",
+            **environment({"HOME": "/root", **os.environ}),
+            "LC_ALL": "C.UTF-8",  # Ansible refuses to run without UTF-8
             "ANSIBLE_COLLECTIONS_PATH": self.collections,
             "ANSIBLE_FORCE_COLOR": "false",
             "ANSIBLE_NOCOLOR": "true",
@@ -478,6 +477,7 @@ def stop_on_sigterm() -> None:
 
 def main() -> int:
     """Run once, unless another run is in progress."""
+    pin()
     sys.stdout.reconfigure(errors="backslashreplace")
     os.makedirs(STATE, exist_ok=True)
     # Everybody who can read the file could lock it.

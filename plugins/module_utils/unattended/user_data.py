@@ -49,7 +49,9 @@ def joined(sources: list[str]) -> str:
     """Return one program from the sources of modules, without what each of them imports from the collection."""
     future = "from __future__ import annotations\n"
     imports = re.compile(r"^from ansible_collections\S+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
-    return future + "".join(imports.sub("", source.replace(future, "", 1)) for source in sources)
+    text = "".join(imports.sub("", source.replace(future, "", 1)) for source in sources)
+    found = sorted(set(re.findall(r"^import \S+\n", text, re.MULTILINE)))
+    return future + "".join(found) + re.sub(r"^import \S+\n", "", text, flags=re.MULTILINE)
 
 
 def document(request: Request, program: str) -> dict[str, t.Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program, host_program
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema, driver_tree
@@ -56,8 +57,10 @@ class Host:
         places = {"root": str(root), "driver_root": str(root), "path": str(self.specification)}
         text = cdi_program.build({**own_cdi.OPTIONS, **places, "spec_dirs": directories})
         assert text is not None
+        # The simulated host has no directories of the system.
+        text = text.replace(process_state.PATH, f"{root / 'bin'}:/usr/bin:/bin")
         self.program = tree.file("var/lib/gpufleet/cdi_refresh.py", text)
-        self.env = {"PATH": f"{root / 'bin'}:/usr/bin:/bin", "GPUSIM_STATE": str(self.lab.state), "HOME": "/nowhere"}
+        self.env = {"GPUSIM_STATE": str(self.lab.state), "HOME": "/nowhere"}
 
     def describe(self, gpus: dict[str, Any]) -> NvmlLab:
         """Set the GPUs that NVML shows."""
