@@ -57,6 +57,7 @@ _MODULE_NAME = re.compile(r"^nvidia(?:-(?:current|tesla|legacy|open)(?:-[0-9a-z]
 _OTHER_MODULES = ("-uvm", "-drm", "-modeset", "-peermem", "-fs")
 _REDIRECT = re.compile(r"^\s*(?:install\s+nvidia\s.*?-i\s+|alias\s+nvidia\s+)(nvidia[\w-]*)", re.MULTILINE)
 _MAX_LINKS = 40
+_FIELDS: dict = {}
 # Branches before 455 have the older word.
 _EXCLUDED = re.compile(r"^GPU (?:Excluded|Blacklisted):\s*Yes\b", re.MULTILINE)
 
@@ -157,8 +158,30 @@ def module_on_disk(root: str, kernel: str | None, run: Run | None = None) -> str
     modinfo = run and shutil.which("modinfo", path=process_state.PATH)
     if not modinfo:
         return None
-    rc, out, _err = run([modinfo, "-F", "version", path])
-    return out.strip() or None if rc == 0 else None
+    return module_fields(path, run, modinfo).get("version") or None
+
+
+def module_fields(path: str, run: Run, modinfo: str = "modinfo") -> dict[str, str]:
+    """Return the fields that modinfo shows for a module file, such as `version` and `license`.
+
+    A compressed module of the driver takes modinfo half a second of CPU time, so the answer is kept for the same file.
+    """
+    try:
+        state = os.stat(path)
+    except OSError:
+        return {}
+    file = (path, state.st_ino, state.st_size, state.st_mtime_ns)
+    if file not in _FIELDS:
+        rc, out, _err = run([modinfo, path])
+        if rc != 0:
+            return {}
+        fields: dict[str, str] = {}
+        for line in out.splitlines():
+            name, colon, value = line.partition(":")
+            if colon:
+                fields.setdefault(name.strip(), value.strip())
+        _FIELDS[file] = fields
+    return _FIELDS[file]
 
 
 def module_file(root: str, kernel: str | None) -> str | None:

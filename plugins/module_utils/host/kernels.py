@@ -54,7 +54,7 @@ def module_for(root: str, release: str, run: Run) -> dict | None:
     path = host_driver.module_file(root, release)
     if path is None:
         return None
-    fields = _modinfo(path, run)
+    fields = host_driver.module_fields(path, run)
     license_name = fields.get("license", "")
     flavor = None
     if license_name:
@@ -72,7 +72,9 @@ def module_for(root: str, release: str, run: Run) -> dict | None:
 def _mismatch(root: str, release: str, magic: str | None, run: Run) -> str | None:
     known = vermagic.mismatch(magic, release, None)
     reference = None if known or not magic else _module_of_kernel(root, release)
-    return known if reference is None else vermagic.mismatch(magic, release, _modinfo(reference, run).get("vermagic"))
+    if reference is None:
+        return known
+    return vermagic.mismatch(magic, release, host_driver.module_fields(reference, run).get("vermagic"))
 
 
 def _module_of_kernel(root: str, release: str) -> str | None:
@@ -83,16 +85,6 @@ def _module_of_kernel(root: str, release: str) -> str | None:
         if line.startswith("kernel/") and os.path.isfile(path):
             return path
     return None
-
-
-def _modinfo(path: str, run: Run) -> dict[str, str]:
-    rc, out, _err = run(["modinfo", path])
-    fields: dict[str, str] = {}
-    for line in out.splitlines() if rc == 0 else ():
-        name, colon, value = line.partition(":")
-        if colon:
-            fields.setdefault(name.strip(), value.strip())
-    return fields
 
 
 def dkms(root: str) -> list[dict]:

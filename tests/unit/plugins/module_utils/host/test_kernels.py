@@ -220,6 +220,32 @@ def test_a_module_that_modinfo_cannot_read_has_no_version(tmp_path):
     assert (module["version"], module["flavor"]) == (None, None)
 
 
+def test_modinfo_unpacks_a_compressed_module_once_for_all_readers(tmp_path, monkeypatch):
+    monkeypatch.setattr(host_driver.shutil, "which", lambda name, path: f"/usr/sbin/{name}")
+    tree = Tree(tmp_path, MIDDLE)
+    tree.module("550.163.01", suffix=".xz")
+    unpacked = []
+
+    def run(argv):
+        unpacked.append(argv[-1])
+        return 0, f"version:        550.163.0{len(unpacked)}\n", ""
+
+    def versions():
+        read = kernels.module_for(tree.root, MIDDLE, run)["version"]
+        return (
+            read,
+            host_driver.module_on_disk(tree.root, MIDDLE, run),
+            host_driver.module_on_disk(tree.root, MIDDLE, run),
+        )
+
+    assert versions() == ("550.163.01",) * 3
+    assert len(unpacked) == 1
+    with open(unpacked[0], "a") as module:
+        module.write("another build")
+    assert versions() == ("550.163.02",) * 3
+    assert len(unpacked) == 2
+
+
 @pytest.mark.parametrize("program", ["DKMS", "DKMS (dkms-3.2.2)"])
 def test_dkms_states_and_build_errors_are_read(tmp_path, program):
     tree = Tree(tmp_path)
