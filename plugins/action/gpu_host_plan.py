@@ -122,7 +122,7 @@ class ActionModule(ActionBase):
         try:
             return self._plan()
         except Failure as failure:
-            return failure.result
+            return {**{kind: found for kind, found in self._notices.items() if found}, **failure.result}
 
     def _plan(self) -> dict[str, Any]:
         options = self._options()

@@ -21,6 +21,9 @@ description:
   - Reads the repositories through a private view, simulates the transaction with the package manager's own solver, and
     fails before the first change if the transaction would remove or change a package that the options do not allow.
     After it has written repositories or other files, it simulates and checks the transaction again.
+  - A repository that cannot be read is only a warning, and the others are used, unless O(repositories),
+    O(uses_repositories) or O(files) has its entry, no other repository is known to offer a requested package, or no
+    repository can be read. If it has security updates of the distribution, the warning says so.
   - If the transaction fails, the module installs the removed and replaced packages in their former versions again, and
     sets their holds again. If no new package is installed, it also restores the repositories, the other files and the
     module streams. The message lists what it restored, and everything that it could not restore.
@@ -596,6 +599,12 @@ def fail(module: AnsibleModule, text: str, *, is_reading: bool) -> None:
     module.fail_json(msg=failure_report.condensed(text))
 
 
+def warn(module: AnsibleModule, program: backend.Backend) -> None:
+    """Warn of the repositories that could not be read and that were not necessary."""
+    for text in program.failures.warnings:
+        module.warn(text)
+
+
 def main() -> None:
     """Read the options, carry out the transaction, and report it."""
     process_state.pin()
@@ -643,7 +652,7 @@ def main() -> None:
             msg=f"package_transaction does not support {platform['name']}. Use a host with Debian, Ubuntu, Enterprise "
             "Linux, Amazon Linux 2023, SLES, or a system that is derived from one of these."
         )
-    question = None
+    question, program = None, None
     try:
         wanted = request(options, manager)
         program = BACKENDS[manager](
@@ -657,7 +666,9 @@ def main() -> None:
         record = journal.Journal(options["record"])
         question = transaction.Question(options["query"], options["query_streams"], options["query_dependencies"])
         if question:
-            module.exit_json(changed=False, **transaction.query(wanted, question, program, record))
+            found = transaction.query(wanted, question, program, record)
+            warn(module, program)
+            module.exit_json(changed=False, **found)
         if options["rehearse_removals"]:
             module.exit_json(changed=False, removals=rehearsal(options, program))
         # A user without privileges can simulate, but not act.
@@ -671,8 +682,11 @@ def main() -> None:
                 wanted, program, record, check_mode=module.check_mode, together_with=beside
             )
     except ERRORS as error:
+        if program is not None:
+            warn(module, program)
         text = failure_report.naming_variables(str(error), options["record"])
         fail(module, text, is_reading=bool(question or options["rehearse_removals"]) or module.check_mode)
+    warn(module, program)
     if not module.check_mode:
         failure_report.remove()
     module.exit_json(

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import workspace
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
+    apt_failures,
     apt_view,
     dpkg_state,
     installed,
@@ -37,7 +38,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     package_file,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import INSTALL, Change
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources, host_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
+    apt_selection,
+    apt_sources,
+    failed_sources,
+    host_files,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import SourceFailures
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 _ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -49,8 +56,6 @@ _NO_CACHE = ["--option=Dir::Cache::pkgcache=", "--option=Dir::Cache::srcpkgcache
 # read its lists, which takes most of its time.
 _NO_SOURCES = ["--option=Dir::Etc::sourcelist=/dev/null", "--option=Dir::Etc::sourceparts=/dev/null"]
 _FIX = ["--fix-broken", "install"]
-# apt before version 2.3 only warns if a repository does not answer.
-_NOT_FETCHED = re.compile(r"^W: (?:Failed to fetch|Some index files failed)", re.MULTILINE)
 
 
 class Apt:
@@ -58,8 +63,19 @@ class Apt:
 
     name = "apt"
 
-    def __init__(self, run: Run, root: str = "/", lock_timeout: float = 60, predicted: str = "") -> None:
+    def __init__(
+        self,
+        run: Run,
+        root: str = "/",
+        lock_timeout: float = 60,
+        predicted: str = "",
+        failures: SourceFailures | None = None,
+    ) -> None:
         """Use `run` for all programs. `root` is only for tests without apt. `predicted` replaces dpkg's database."""
+        self.failures = failures or SourceFailures()
+        # Options that hide the host's repositories that cannot be read.
+        self._readable: tuple[str, ...] = ()
+        self._exit = contextlib.ExitStack()
         self._run = run
         self._root = root
         self._predicted = predicted
@@ -104,7 +120,7 @@ class Apt:
             def run(argv: list[str], **more: Any) -> tuple[int, str, str]:
                 return self._run([argv[0], *options, *argv[1:], *(missing if "--simulate" in argv else [])], **more)
 
-            apt = Apt(run, self._root, predicted=predicted)
+            apt = Apt(run, self._root, predicted=predicted, failures=self.failures)
             if apt.broken():
                 # A plus sign installs a package with all commands.
                 missing = [f"{change.name}+" for change in apt._missing_dependencies()]
@@ -214,13 +230,41 @@ class Apt:
     def view(self, directory: str, files: list[File]) -> View:
         """Create a private view in `directory` and fetch its metadata. The host's own lists do not change."""
         view = apt_view.create(self._root, directory, files)
-        rc, out, err = self._run(["apt-get", *view.options, "update"], environment=apt_view.environment(view))
-        if rc or _NOT_FETCHED.search(err):
-            raise PackageManagerError(
-                f"apt could not read the package repositories: {reason(out, err)} Nothing was changed. Check the URLs, "
-                "the logins, the proxy and the network, or set another URL."
-            )
+        result = self._run(["apt-get", *view.options, "update"], environment=apt_view.environment(view))
+        place = apt_view.copied_root(directory)
+        sources = apt_sources.read_files(place)
+        self._tolerate(result, sources, place, "could not read the package repositories", "Nothing was changed. ")
+        if self.failures.found:
+            return View((*view.options, *self._excluding(sources, f"{directory}/readable")))
         return view
+
+    def _tolerate(
+        self, result: tuple[int, str, str], sources: dict[str, str], root: str, problem: str, state: str = ""
+    ) -> None:
+        """Remember the repositories that could not be read. Fail if the transaction needs one of them."""
+        rc, out, err = result
+        if not rc and not apt_failures.NOT_FETCHED.search(err):
+            return
+        targets = apt_selection.targets(sources, _arch())
+        failed = apt_failures.failures(out, err, sources, _arch(), root)
+        if not failed or len(failed) == len(targets):
+            raise PackageManagerError(f"apt {problem}: {reason(out, err)} {state}{failed_sources.ADVICE}")
+        needed = {str(target) for target, paths in targets.items() if paths & self.failures.needed}
+        error = failed_sources.judge(failed, needed, {}).error
+        if error:
+            raise PackageManagerError(f"apt {problem}. {error} {state}{failed_sources.ADVICE}")
+        self.failures.add(failed)
+
+    def _excluding(self, sources: dict[str, str], directory: str) -> tuple[str, ...]:
+        return apt_failures.excluding(sources, self.failures.found, _arch(), directory)
+
+    def sources(self, names: list[str], view: View) -> dict[str, set[str]]:
+        """Return the repositories that offer packages by the last known lists, even if they do not answer now."""
+        directory = os.path.dirname(view.options[1])
+        argv = ["apt-cache", *view.options[:2], "madison", *names]
+        _rc, out, _err = self._run(argv, environment=apt_view.environment(view))
+        place = apt_view.copied_root(directory)
+        return apt_failures.offered_by(out, apt_sources.read_files(place), _arch(), place)
 
     def package_file(self, path: str) -> Item:
         """Read the name and the version of a package file."""
@@ -278,12 +322,13 @@ class Apt:
 
     def apply(self, files: list[File]) -> None:
         """Fetch the metadata of the host's repositories, even if no file was written."""
-        rc, out, err = self._command.change(self._command.update())
-        if rc or _NOT_FETCHED.search(err):
-            raise PackageManagerError(
-                f"apt could not update the package lists: {reason(out, err)} Check the URLs, the logins, the proxy "
-                "and the network, or set another URL."
-            )
+        result = self._command.change(self._command.update())
+        sources = apt_sources.read_files(self._root)
+        self._tolerate(result, sources, self._root, "could not update the package lists")
+        if self.failures.found:
+            directory = self._exit.enter_context(workspace())
+            atexit.register(self._exit.close)
+            self._readable = self._excluding(sources, directory)
 
     def enabled_streams(self) -> dict[str, str]:
         """Return no streams: apt has no modules."""
@@ -311,7 +356,7 @@ class Apt:
         if not arguments:
             return purged
         options = ["--simulate", *SOLVER, "--allow-downgrades", *([] if with_holds else ["--ignore-hold"])]
-        argv = ["apt-get", *view.options, *options, "install"]
+        argv = ["apt-get", *(view.options or self._readable), *options, "install"]
         rc, out, err = self._run([*argv, *arguments], environment=apt_view.environment(view))
         if rc:
             raise PackageManagerError(
@@ -324,7 +369,7 @@ class Apt:
         arguments = _arguments(self._packages(), steps)
         if arguments:
             options = [] if steps.may_erase or steps.remove or steps.purge else ["--no-remove"]
-            argv = [*self._command.get(), "--allow-downgrades", *options, "install", *arguments]
+            argv = [*self._command.get(), *self._readable, "--allow-downgrades", *options, "install", *arguments]
             if steps.install:
                 self._command.download(argv)
             self._command.succeed(argv, f"apt failed to change {' '.join(arguments)}")
@@ -424,6 +469,11 @@ def _arguments(packages: list[dpkg_state.Package], steps: Steps) -> list[str]:
         if package.state not in (dpkg_state.CONFIG_FILES, dpkg_state.NOT_INSTALLED)
     ]
     return [*map(_argument, steps.install), *gone]
+
+
+def _arch() -> str:
+    machine = os.uname().machine
+    return _ARCHES.get(machine, machine)
 
 
 def _argument(item: Item) -> str:

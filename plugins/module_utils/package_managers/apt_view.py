@@ -24,7 +24,7 @@ _QUOTED = re.compile(r"[\\|{}\[\]<>\"^~_=!@#$%&*\x00-\x20\x7f]")
 
 def create(root: str, directory: str, files: list[File]) -> View:
     """Create the view without fetching metadata."""
-    place = _place(directory)
+    place = copied_root(directory)
     try:
         _copy_configuration(_below(root, _APT), f"{place}{_APT}")
         for file in files:
@@ -46,7 +46,7 @@ def create(root: str, directory: str, files: list[File]) -> View:
 
 def settings(directory: str) -> dict[str, str]:
     """Return apt's settings for a view, by path. apt reads the first file before and the second after all others."""
-    etc = f"{_place(directory)}{_APT}"
+    etc = f"{copied_root(directory)}{_APT}"
     last = [
         f'Dir::Etc "{etc}";',
         f'Dir::State::Lists "{directory}/lists";',
@@ -110,7 +110,8 @@ def _has_stem(name: str, stems: set[str]) -> bool:
     return any(name.startswith(stem) and ("_dists_" in stem or "_" not in name[len(stem) :]) for stem in stems)
 
 
-def _place(directory: str) -> str:
+def copied_root(directory: str) -> str:
+    """Return the directory that has the configuration of a view."""
     return f"{directory}/root"
 
 

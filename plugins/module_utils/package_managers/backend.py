@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_log
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import version_order
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import SourceFailures
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 
@@ -164,6 +165,9 @@ class Backend(Protocol):
 
     # apt, dnf or zypper.
     name: str
+    # The repositories that `view` and `apply` could not read, and what the transaction needs. `view` fails if one of
+    # these failed. The later methods do not use the others that failed.
+    failures: SourceFailures
 
     def wait(self) -> None:
         """Wait until no other program uses the package manager. Raise BusyError after the lock timeout."""
@@ -208,6 +212,9 @@ class Backend(Protocol):
 
     def offers(self, names: list[str], view: View) -> dict[str, list[str]]:
         """Return the available versions by package, newest first. Wildcards select all packages that they match."""
+
+    def sources(self, names: list[str], view: View) -> dict[str, set[str]]:
+        """Return the names of the repositories that offer packages by the last known lists, even unreadable ones."""
 
     def dependencies(self, names: list[str], view: View) -> dict[str, dict[str, str]]:
         """Return the field Depends of each available or installed version, by package. Only with apt."""

@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
     dnf_locks,
     dnf_state,
     dnf_view,
+    download_sources,
     installed,
     lock_files,
     offers,
@@ -38,7 +39,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     package_file,
     unsolved,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import host_files, openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import failed_sources, host_files, openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import SourceFailures
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 _LOCKED = 200
@@ -71,6 +73,7 @@ class Dnf:
         self._root = root
         self._timeout = lock_timeout
         self._is_checked = False
+        self.failures = SourceFailures()
 
     # --- locks and interrupted runs -------------------------------------------------------------------------------
 
@@ -198,12 +201,44 @@ class Dnf:
         # --assumeyes: the cache of a repository with signed metadata has its own list of keys.
         argv = ["dnf", *options, "--assumeyes", "makecache", "--refresh"]
         rc, out, err = self._run(argv)
+        if self._remember(argv, out, err, files) and rc:
+            # dnf stopped at the first repository that it could not read.
+            argv.insert(1, "--setopt=*.skip_if_unavailable=1")
+            rc, out, err = self._run(argv)
+            self._remember(argv, out, err, files)
+        enabled = download_sources.entries(argv, self._root)
+        if rc == 0 and self.failures.found and {*enabled} == {one.name for one in self.failures.found}:
+            rc = 1
         if rc != 0 and "There are no enabled repositories" not in out + err:
             raise PackageManagerError(
                 f"The package repositories could not be read: {dnf_command.reason(out, err)}. Nothing was changed. "
-                "Check the URLs, the logins, the proxy and the network, or set another URL."
+                f"{failed_sources.ADVICE}"
             )
         return View(options)
+
+    def _remember(self, argv: list[str], out: str, err: str, files: list[File]) -> bool:
+        """Remember the repositories that could not be read. Fail if the transaction needs one of them."""
+        failed = dnf_view.failed(out, err, download_sources.entries(argv, self._root))
+        texts = {path: text.encode("utf-8", "surrogateescape") for path, text in self._repository_files().items()}
+        texts |= {file.path: file.content for file in files if file.content is not None}
+        needed = {name for path in self.failures.needed & {*texts} for name in dnf_view.identifiers(texts[path])}
+        error = failed_sources.judge(failed, needed, {}).error
+        if error:
+            raise PackageManagerError(
+                f"The package repositories could not be read. {error} Nothing was changed. {failed_sources.ADVICE}"
+            )
+        self.failures.add(failed)
+        return bool(failed)
+
+    def sources(self, names: list[str], view: View) -> dict[str, set[str]]:
+        """Return the repositories that offer packages by dnf's cache, even those that do not answer now."""
+        query = ["--quiet", *view.options, "--cacheonly", "--setopt=*.skip_if_unavailable=1", "repoquery"]
+        _rc, out, _err = self._host_run(["dnf", *query, "--available", "--queryformat", "%{name}\t%{repoid}\n", *names])
+        found: dict[str, set[str]] = {}
+        for name, tab, identifier in (line.partition("\t") for line in out.splitlines()):
+            if tab:
+                found.setdefault(name, set()).add(identifier)
+        return found
 
     def _clear_unwritten(self, files: list[File], kept: frozenset[str]) -> None:
         """Remove what the view cached of entries that the host does not have."""
@@ -412,7 +447,8 @@ class Dnf:
             if not self._is_checked:
                 self._check_version()
                 self._is_checked = True
-            argv = ["dnf", "--setopt=exit_on_lock=True", *argv[1:]]
+            unreadable = [f"--disablerepo={one.name}" for one in self.failures.found]
+            argv = ["dnf", "--setopt=exit_on_lock=True", *unreadable, *argv[1:]]
         end = time.monotonic() + self._timeout
         while True:
             rc, out, err = self._host_run(argv, environment=environment, stdin=stdin)

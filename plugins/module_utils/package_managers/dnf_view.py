@@ -10,11 +10,17 @@ import re
 import shutil
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.url_logins import masked
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import FailedSource
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 # dnf reads these directories in this order.
 DIRECTORIES = ("/etc/yum.repos.d", "/etc/yum/repos.d", "/etc/distro.repos.d")
 _SECTION = re.compile(r"^\[(?P<id>[^\]\n]+)\][^\S\n]*$", re.MULTILINE)
+_FAILED = re.compile(r"Failed to download metadata for repo '(?P<id>[^']+)': (?P<reason>.*)")
+_IGNORED = re.compile(r"Ignoring repositories: (?P<ids>.+)")
+_DETAIL = re.compile(r"Errors during downloading metadata for repository '(?P<id>[^']+)':\n\s+- (?P<detail>.*)")
+_SECURITY = re.compile(r"(?:^|[-_.])security(?:$|[-_.])", re.IGNORECASE)
 _SKIP = re.compile(r"^skip_if_unavailable[^\S\n]*=.*\n?", re.MULTILINE)
 
 
@@ -61,6 +67,26 @@ def write(files: dict[str, bytes]) -> None:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as handle:
             handle.write(content)
+
+
+def failed(out: str, err: str, urls: dict[str, str]) -> list[FailedSource]:
+    """Return the repositories that dnf could not read. `urls` has the URLs of the enabled ones by ID."""
+    reasons: dict[str, str] = {}
+    for found in _FAILED.finditer(f"{err}\n{out}"):
+        reasons[found["id"]] = found["reason"]
+    for found in _IGNORED.finditer(f"{err}\n{out}"):
+        for identifier in found["ids"].split(", "):
+            reasons.setdefault(identifier, "")
+    details = {found["id"]: found["detail"] for found in _DETAIL.finditer(f"{err}\n{out}")}
+    return [
+        FailedSource(
+            name,
+            masked(urls.get(name) or name),
+            masked(details.get(name) or reason),
+            bool(_SECURITY.search(name)),
+        )
+        for name, reason in reasons.items()
+    ]
 
 
 def identifiers(content: bytes) -> list[str]:

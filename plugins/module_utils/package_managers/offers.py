@@ -171,4 +171,10 @@ def _zypper(names: list[str], run: Run, options: list[str]) -> list[tuple[str, s
     return [(row[1], row[3]) for row in rows if len(row) >= 6 and row[2] == "package" and row[5] != _INSTALLED]
 
 
+def zypper_sources(out: str) -> list[tuple[str, str]]:
+    """Return packages and the repositories that offer them, from the output of `zypper search --details`."""
+    rows = ([cell.strip() for cell in line.split("|")] for line in out.splitlines())
+    return [(row[1], row[5]) for row in rows if len(row) >= 6 and row[2] == "package" and row[5] != _INSTALLED]
+
+
 _QUERIES = {"dnf": _dnf, "zypper": _zypper}

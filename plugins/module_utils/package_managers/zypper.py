@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import re
 from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import workspace
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     installed,
     lock_files,
@@ -32,7 +34,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     unsolved,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import failed_sources, openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import SourceFailures
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 # 102, 103: a reboot or a restart of zypper is required. 106: zypper skipped a repository that no package needed.
@@ -56,6 +59,10 @@ class Zypper:
         self.root = root
         self._repositories = zypper_repositories.Repositories(root)
         self._lock_timeout = lock_timeout
+        self.failures = SourceFailures()
+        # The option that hides the host's repositories that cannot be read.
+        self._readable: tuple[str, ...] = ()
+        self._exit = contextlib.ExitStack()
 
     # --- wait and repair ------------------------------------------------------------------------------------------
 
@@ -200,11 +207,41 @@ class Zypper:
     def view(self, directory: str, files: list[File]) -> View:
         """Create a private view in the empty `directory`. Refresh the host's metadata."""
         try:
-            return self._repositories.view(directory, files, self._zypper, self._checked_rpm)
+            return self._repositories.view(directory, files, self._zypper, self._checked_rpm, self._refresh)
         except BusyError:
             raise
         except PackageManagerError as error:
             raise PackageManagerError(f"{error} Nothing was changed.") from error
+
+    def _refresh(self, aliases: list[str], files: dict[str, bytes]) -> set[str]:
+        """Refresh repositories, and return those that failed. Fail if the transaction needs one, or if all failed."""
+        argv = ["zypper", "--xmlout", "--non-interactive", "refresh", *aliases]
+        rc, out, err = self._run(argv, environment=self._environment())
+        self._check_lock(rc, out, err)
+        failed = zypper_repositories.failed(zypper_output.skipped(out), files)
+        needed = {
+            one.alias
+            for path in self.failures.needed & {*files}
+            for one in zypper_repositories.all_entries({path: files[path]})
+        }
+        error = failed_sources.judge(failed, needed, {}).error
+        if error:
+            raise PackageManagerError(f"zypper refresh failed. {error} {failed_sources.ADVICE}")
+        if len(failed) == len(aliases) or (rc not in _SUCCESS and not failed):
+            raise zypper_output.failure("zypper refresh", rc, out, err)
+        self.failures.add(failed)
+        return {one.name for one in failed}
+
+    def sources(self, names: list[str], view: View) -> dict[str, set[str]]:
+        """Return the repositories that offer packages by zypper's cache, even those that do not answer now."""
+        files = self._repositories.files()
+        found: dict[str, set[str]] = {}
+        for options in {_CACHED, view.options}:
+            argv = ["zypper", *options, "--non-interactive", "--quiet", "search", "--details", "--match-exact", *names]
+            _rc, out, _err = self._run(argv, environment=self._environment())
+            for name, label in offers.zypper_sources(out):
+                found.setdefault(name, set()).update(zypper_repositories.aliases_of(label, files) or {label})
+        return found
 
     def offers(self, names: list[str], view: View) -> dict[str, list[str]]:
         """Return the available versions by package, newest first. Wildcards select all packages that they match."""
@@ -275,6 +312,13 @@ class Zypper:
         aliases = [entry.alias for entry in zypper_repositories.all_entries(new) if entry.enabled]
         if aliases:
             self._zypper(["refresh", *aliases])
+        if self.failures.found:
+            # zypper would try to refresh them again with each command.
+            directory = self._exit.enter_context(workspace(self.root))
+            atexit.register(self._exit.close)
+            failed = {one.name for one in self.failures.found}
+            zypper_repositories.write(directory, zypper_repositories.without(self._repositories.files(), failed))
+            self._readable = (f"--reposd-dir={directory}",)
 
     def forget(self, files: list[File], keys: list[str]) -> None:
         """Remove the keys, and the cached metadata of removed entries. The files have their former content."""
@@ -359,7 +403,7 @@ class Zypper:
         options: Iterable[str] = (),
         environment: dict[str, str] | None = None,
     ) -> str:
-        argv = ["zypper", *options, "--xmlout", "--non-interactive", *arguments]
+        argv = ["zypper", *(options or self._readable), "--xmlout", "--non-interactive", *arguments]
         rc, out, err = self._run(argv, environment={**self._environment(), **(environment or {})})
         self._check_lock(rc, out, err)
         if rc not in _SUCCESS:

@@ -28,6 +28,8 @@ _CONFLICT = re.compile(
     r"<lhs><file>(?P<file>[^<]*)</file>.*?<name>(?P<new>[^<]*)</name>.*?</lhs>.*?<rhs>.*?<name>(?P<old>[^<]*)</name>",
     re.DOTALL,
 )
+_SKIPPED = re.compile(r"Skipping repository '(?P<name>.+)' because of the above error")
+_CAUSE = re.compile(r"^\s*Error (?:code|message): (.+)$", re.MULTILINE)
 _LIMIT = 20
 
 
@@ -63,6 +65,18 @@ def problems(out: str, err: str) -> str:
     lines = [line.strip() for line in [*lines, *err.splitlines()]]
     useful = list(dict.fromkeys(line for line in lines if not _NOISE.match(line)))
     return url_logins.masked("\n".join(useful[-_LIMIT:]))
+
+
+def skipped(out: str) -> dict[str, str]:
+    """Return the repositories that zypper could not refresh, by name or alias, with the reason."""
+    found, reason = {}, ""
+    for message in _TEXT.finditer(out):
+        text = unescape(message["message"] or "")
+        name = _SKIPPED.match(text)
+        if name:
+            found[name["name"]] = reason
+        reason = url_logins.masked(" ".join(_CAUSE.findall(text)) or problems(message.group(), ""))
+    return found
 
 
 def doubles(text: str) -> dict[str, list[str]]:

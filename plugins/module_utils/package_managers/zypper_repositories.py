@@ -13,8 +13,10 @@ from typing import Callable, NamedTuple
 from urllib.parse import quote
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.url_logins import masked
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import View
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import FailedSource
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 CONFIGURATION = "/etc/zypp"
@@ -22,12 +24,16 @@ ENTRIES = "/etc/zypp/repos.d"
 _CACHE = "/var/cache/zypp"
 _METADATA = ("raw", "solv")
 _KEY_SIZE = 1 << 20
+# The repositories with the security updates of SLES and of openSUSE Leap.
+_UPDATES = re.compile(r"(?:^|[-_:])(?:updates|update-sle|update-oss|security)$", re.IGNORECASE)
 # What the private root must not have: repositories and services of the host, and its locks.
 _NOT_COPIED = ("repos.d", "services.d", "locks")
 
 # Runs a program with arguments, for zypper also with options that precede them. Returns its output, and raises
 # PackageManagerError if it fails.
 Checked = Callable[..., str]
+# Refreshes the metadata of aliases in repository files, and returns those that it could not refresh.
+Refresh = Callable[["list[str]", "dict[str, bytes]"], "set[str]"]
 
 
 class Entry(NamedTuple):
@@ -100,24 +106,24 @@ class Repositories:
         for kind in _METADATA:
             shutil.rmtree(self.path(f"{_CACHE}/{kind}/{_escaped(alias)}"), ignore_errors=True)
 
-    def view(self, directory: str, files: list[File], zypper: Checked, rpm: Checked) -> View:
+    def view(self, directory: str, files: list[File], zypper: Checked, rpm: Checked, refresh: Refresh) -> View:
         """Create a private view of the repositories.
 
         zypper reads the trusted keys from the rpm database of its root directory. So the new entries are fetched and
         verified in a private root directory, which has their keys. The view combines their metadata with the metadata
         of the host's other repositories, and zypper uses this metadata together with the host's installed packages.
+        `refresh` returns the aliases that it could not refresh, which the view leaves out.
         """
         host = self.files()
         new = changed(host, files)
         kept = {path: content for path, content in host.items() if path not in {*new, *(file.path for file in files)}}
         aliases = self.refreshed(kept)
-        if aliases:
-            zypper(["refresh", *aliases])
-        if kept == host and not new:
+        failed = refresh(aliases, kept) if aliases else set()
+        if kept == host and not new and not failed:
             return View()
+        kept = without(kept, failed)
         self._fetch(f"{directory}/root", new, files, zypper, rpm)
-        for path, content in {**kept, **new}.items():
-            _write(f"{directory}/repos/{os.path.basename(path)}", content)
+        write(f"{directory}/repos", {**kept, **new})
         for origin, texts in ((self.path(_CACHE), kept), (f"{directory}/root{_CACHE}", new)):
             for kind in _METADATA:
                 _link(origin, f"{directory}/cache", kind, [_escaped(entry.alias) for entry in all_entries(texts)])
@@ -155,6 +161,53 @@ def _ignored(directory: str, _names: list[str]) -> tuple[str, ...]:
 def all_entries(files: dict[str, bytes]) -> list[Entry]:
     """Return the entries of several repository files."""
     return [entry for content in files.values() for entry in entries(content.decode("utf-8", "replace"))]
+
+
+def without(files: dict[str, bytes], failed: set[str]) -> dict[str, bytes]:
+    """Return the repository files without the entries of some aliases."""
+    return {
+        path: b"".join(
+            section
+            for section in re.split(rb"^(?=\[)", content, flags=re.MULTILINE)
+            if not any(section.startswith(f"[{alias}]".encode()) for alias in failed)
+        )
+        for path, content in files.items()
+    }
+
+
+def failed(skipped: dict[str, str], files: dict[str, bytes]) -> list[FailedSource]:
+    """Return the repositories that zypper skipped. It names them by their names, or by their aliases."""
+    found = []
+    for section in _sections(files):
+        alias = section["alias"]
+        label = next((text for text in (section.get("name", ""), alias) if text in skipped), None)
+        if label is not None:
+            url = section.get("baseurl") or section.get("mirrorlist") or alias
+            found.append(FailedSource(alias, masked(url), skipped[label], bool(_UPDATES.search(alias))))
+    return found
+
+
+def aliases_of(label: str, files: dict[str, bytes]) -> set[str]:
+    """Return the aliases of the entries with a name or an alias."""
+    return {one["alias"] for one in _sections(files) if label in (one["alias"], one.get("name"))}
+
+
+def _sections(files: dict[str, bytes]) -> list[dict[str, str]]:
+    """Return the settings of each entry, and its `alias`."""
+    found: list[dict[str, str]] = []
+    for line in b"\n".join(files.values()).decode("utf-8", "replace").splitlines():
+        start, setting = re.match(r"\[([^\]]+)\]", line), re.match(r"(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", line)
+        if start:
+            found.append({"alias": start[1]})
+        elif setting and found:
+            found[-1].setdefault(setting[1], setting[2])
+    return found
+
+
+def write(directory: str, files: dict[str, bytes]) -> None:
+    """Write repository files for zypper's option --reposd-dir."""
+    for path, content in files.items():
+        _write(f"{directory}/{os.path.basename(path)}", content)
 
 
 def changed(host: dict[str, bytes], files: list[File]) -> dict[str, bytes]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import remove_abandoned, workspace
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dnf_locks, installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Backend, Item, Steps, View
@@ -21,6 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     further_keys,
     package_selector,
     undo,
+    unreadable_sources,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
@@ -168,10 +170,13 @@ class Question:
 def query(request: Request, question: Question, backend: Backend, journal: Journal) -> dict[str, Any]:
     """Return the available `versions` of packages, the `streams` of modules, and the `dependencies` of packages."""
     files = _with_keys(plan(request, backend, journal), backend, journal)
+    backend.failures.needed = _needed(request, backend.name)
     with workspace() as directory:
         view = backend.view(directory, [*_written(journal, files), *files])
+        versions = backend.offers(question.packages, view) if question.packages else {}
+        unreadable_sources.note_lost([name for name in versions if not versions[name]], backend, view)
         return {
-            "versions": backend.offers(question.packages, view) if question.packages else {},
+            "versions": versions,
             "streams": backend.streams(question.streams, view) if question.streams else {},
             "dependencies": backend.dependencies(question.dependencies, view) if question.dependencies else {},
         }
@@ -240,16 +245,13 @@ def _simulate(request: Request, todo: Todo, backend: Backend, journal: Journal) 
     """Simulate the transaction in a private view. Fail if a change is not allowed."""
     before = backend.installed()
     files = _with_keys(todo, backend, journal)
+    backend.failures.needed = _needed(request, backend.name)
+    steps = Steps(remove=todo.remove, purge=todo.purge, streams=todo.streams, may_erase=bool(request.may_change))
     with workspace() as directory:
         view = backend.view(directory, [*_written(journal, files), *files]) if todo.looks else View()
-        choice.check_streams(todo.streams, backend, view)
-        steps = Steps(
-            remove=todo.remove,
-            purge=todo.purge,
-            streams=todo.streams,
-            may_erase=bool(request.may_change),
-        )
-        changes = choice.simulate(todo.missing, steps, backend, view)
+        with unreadable_sources.explained([item.name for item in todo.missing if not item.file], backend, view):
+            choice.check_streams(todo.streams, backend, view)
+            changes = choice.simulate(todo.missing, steps, backend, view)
     run = _Run(request, todo, backend, journal, before, files, steps)
     run.result.files = [host_files.diff(host_files.current(file.path, journal.root), file) for file in files]
     run.result.streams = todo.streams
@@ -257,6 +259,16 @@ def _simulate(request: Request, todo: Todo, backend: Backend, journal: Journal) 
     if run.result.held or run.result.released:
         backend.locks_versions(changes)
     return run
+
+
+def _needed(request: Request, manager: str) -> frozenset[str]:
+    """Return the paths of the entries without which the transaction makes no sense.
+
+    An entry of the distribution's archive that gets components is not one of them: its file can have others, too.
+    """
+    names = [*(repository.name for repository in request.repositories), *request.uses]
+    paths = {owned.repository_entry(name, manager) for name in names}
+    return frozenset(paths | {file.path for file in request.files if file.content is not None})
 
 
 def _with_keys(todo: Todo, backend: Backend, journal: Journal) -> list[File]:
@@ -380,7 +392,7 @@ def _act(run: _Run) -> None:
             raise
         _hold(run, interrupted.released)
     except undo.FAILURES as error:
-        sentences = [str(error), undo.undo(begun)]
+        sentences = [str(error), unreadable_sources.hint(backend), undo.undo(begun)]
         try:
             # Incomplete packages do not count as installed yet. The record must not miss them. With rpm, they can look
             # complete after the restoration.

@@ -733,6 +733,15 @@ def test_the_discovered_python_is_kept_for_later_tasks(host, monkeypatch):
     assert host.facts_variables["ansible_facts"]["discovered_interpreter_python"] == "/usr/bin/python3.12"
 
 
+def test_a_failed_plan_has_the_warnings_of_the_query(host, monkeypatch):
+    """A repository that could not be read may be why no engine was found."""
+    execute = host.execute
+    monkeypatch.setattr(host, "execute", lambda *given, **more: {**execute(*given, **more), "warnings": ["dead"]})
+    result = host.run(bare(gpus=()), variables={"container_engine_version": "99.1"})
+    assert result["failed"]
+    assert result["warnings"] == ["dead"]
+
+
 # --- removals -----------------------------------------------------------------------------------------------------
 
 ABSENT = {f"{role}_state": "absent" for role in ("nvidia_container_toolkit", "nvidia_driver", "container_engine")}

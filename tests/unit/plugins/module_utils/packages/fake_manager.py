@@ -20,13 +20,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import SourceFailures
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 SOURCES = "/etc/apt/sources.list"
 # The calls that only read files of the host.
 OFFLINE = {"package_file", "installed", "broken", "enabled_streams", "component_files"}
 READS = {*OFFLINE, "view", "offers", "streams", "simulate", "unneeded", "remove_test", "wait", "locks_versions"}
-READS |= {"dependencies", "providers", "installed_providers"}
+READS |= {"sources", "dependencies", "providers", "installed_providers"}
 
 
 class Killed(BaseException):
@@ -89,6 +90,7 @@ class FakeManager:
     preferred: dict[str, str] = field(default_factory=dict)
     # The packages that provide virtual names.
     virtual: dict[str, list[str]] = field(default_factory=dict)
+    failures: SourceFailures = field(default_factory=SourceFailures)
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
@@ -174,6 +176,10 @@ class FakeManager:
                 if fnmatch.fnmatchcase(package.name, name.partition(":")[0]):
                     found.setdefault(package.name if "*" in name else name, []).append(package.version)
         return {name: sorted(versions, key=version_order.debian, reverse=True) for name, versions in found.items()}
+
+    def sources(self, names: list[str], view: View) -> dict[str, set[str]]:
+        self._call("sources")
+        return {name: {"archive"} for name in names if any(one.name == name for one in self._available(view.options))}
 
     def dependencies(self, names: list[str], view: View) -> dict[str, dict[str, str]]:
         self._call("dependencies")

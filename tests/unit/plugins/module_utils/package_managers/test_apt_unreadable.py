@@ -1,0 +1,247 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Repositories that cannot be read, with the real apt and repositories in directories and on refused ports."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import workspace
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import apt_failures
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt import Apt
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
+    PackageManagerError,
+    Steps,
+    View,
+    item,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.transaction_samples import request
+
+DEAD = "http://127.0.0.1:9/dead"
+ENTRY = "/etc/apt/sources.list.d/tools.list"
+pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="apt is not installed")
+
+
+class RealApt:
+    """A host below a directory, on which the real apt runs."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        folders = ("etc/apt/sources.list.d", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/tmp")
+        for folder in (*folders, "var/lib/dpkg", "etc/apt/apt.conf.d", "etc/apt/preferences.d", "repo", "run"):
+            (root / folder).mkdir(parents=True)
+        arch = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout
+        self.arch = arch.strip()
+        (root / "var/lib/dpkg/status").write_text(
+            f"Package: dpkg\nStatus: install ok installed\nArchitecture: {self.arch}\nVersion: 1.22\nDescription: x\n\n"
+        )
+        self.config = root / "apt.conf"
+        self.config.write_text(
+            f'Dir "{root}/";\nDir::State::status "{root}/var/lib/dpkg/status";\nAPT::Sandbox::User "root";\n'
+            'Acquire::http::Proxy "DIRECT";\nAcquire::Retries "0";\nAcquire::Languages "none";\n'
+            'DPkg::Post-Invoke "";\n'
+        )
+        monkeypatch.setattr(workspace, "_PARENT", str(root / "var/tmp"))
+        self.apt = Apt(self.run, str(root), lock_timeout=0)
+
+    def run(self, argv: list[str], environment: Any = None, stdin: Any = None) -> tuple[int, str, str]:
+        own = ["--config-file", str(self.config)] if argv[0].startswith("apt") else []
+        # The options of a view come later, and apt then uses them.
+        done = subprocess.run(
+            [argv[0], *own, *argv[1:]],
+            env={**os.environ, "LC_ALL": "C", **(environment or {})},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def repository(self, name: str, *packages: str) -> str:
+        """Create a repository with packages, written name=version, and return the line of its entry."""
+        place = self.root / "repo" / name
+        place.mkdir()
+        texts = []
+        for text in packages:
+            package, _sign, version = text.partition("=")
+            texts.append(
+                f"Package: {package}\nVersion: {version}\nArchitecture: {self.arch}\nFilename: {package}.deb\n"
+                f"Size: 1\nSHA256: {'0' * 64}\nDescription: x\n"
+            )
+        (place / "Packages").write_text("\n".join(texts))
+        return f"deb [trusted=yes] copy:{place} ./\n"
+
+    def sources(self, *lines: str, path: str = "/etc/apt/sources.list") -> None:
+        (self.root / path.lstrip("/")).write_text("".join(lines))
+
+    def plan(self, *names: str, **options: Any) -> transaction.Result:
+        return transaction.present(
+            request(install=list(names), **options), self.apt, Journal("tools", str(self.root)), check_mode=True
+        )
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RealApt:
+    return RealApt(tmp_path, monkeypatch)
+
+
+def test_a_dead_third_party_repository_is_only_a_warning(host: RealApt) -> None:
+    good = host.repository("good", "driver=1.0")
+    host.sources(good, f"deb [arch={host.arch}] {DEAD.replace('//', '//me:secret@')} stable main\n")
+    assert [change.name for change in host.plan("driver").changes] == ["driver"]
+    (warning,) = host.apt.failures.warnings
+    assert f"{DEAD} stable" in warning
+    assert "Connection refused" in warning
+    assert "secret" not in warning
+    # The host's own lists, and the installation.
+    host.apt.apply([])
+    changes = host.apt.simulate(Steps([item("driver=1.0")]), View())
+    assert [str(change) for change in changes] == ["install driver 1.0"]
+    assert len(host.apt.failures.warnings) == 1
+
+
+def test_a_repository_of_the_transaction_is_necessary(host: RealApt) -> None:
+    host.sources(host.repository("good", "driver=1.0"))
+    files = (File(ENTRY, f"deb {DEAD} stable main\n".encode()),)
+    with pytest.raises(PackageManagerError) as error:
+        host.plan("driver", files=files)
+    assert f"The package repository {DEAD} stable: Could not connect" in str(error.value)
+    assert "Nothing was changed. Check the URLs, the logins, the proxy and the network, or set another URL." in str(
+        error.value
+    )
+    # It was written before, and the host's lists are missing.
+    host.sources(f"deb {DEAD} stable main\n", path=ENTRY)
+    with pytest.raises(PackageManagerError, match="This transaction needs it"):
+        host.plan("driver", files=files)
+
+
+def test_the_only_known_source_of_a_planned_package_is_necessary(host: RealApt) -> None:
+    good, other = host.repository("good", "tool=1.0"), host.repository("other", "driver=2.0")
+    host.sources(good, other)
+    host.apt.apply([])
+    shutil.rmtree(host.root / "repo/other")
+    with pytest.raises(TransactionError) as error:
+        host.plan("driver")
+    assert f"copy:{host.root}/repo/other" in str(error.value)
+    assert "no other repository offers driver. Nothing was changed." in str(error.value)
+
+
+def test_an_unreadable_repository_may_have_what_nobody_knows(host: RealApt) -> None:
+    host.sources(host.repository("good", "tool=1.0"), f"deb {DEAD} stable main\n")
+    with pytest.raises(TransactionError) as error:
+        host.plan("driver")
+    assert "The repositories have no package driver." in str(error.value)
+    assert f"could not be read may have what is missing: {DEAD} stable" in str(error.value)
+
+
+def test_the_version_of_an_unreadable_repository_is_not_planned(host: RealApt) -> None:
+    good, other = host.repository("good", "driver=1.0"), host.repository("other", "driver=2.0")
+    host.sources(good, other)
+    host.apt.apply([])
+    shutil.rmtree(host.root / "repo/other")
+    assert [str(change) for change in host.plan("driver").changes] == ["install driver 1.0"]
+    host.apt.apply([])
+    assert [str(change) for change in host.apt.simulate(Steps([item("driver")]), View())] == ["install driver 1.0"]
+
+
+def test_only_unreadable_repositories_are_an_error(host: RealApt) -> None:
+    host.sources(f"deb {DEAD} stable main\n")
+    with pytest.raises(PackageManagerError, match=r"Connection refused|Unable to connect|Failed to fetch"):
+        host.plan("driver")
+
+
+def test_missing_security_updates_are_a_warning_of_their_own(host: RealApt) -> None:
+    host.sources(host.repository("good", "driver=1.0"), f"deb {DEAD} trixie-security main\n")
+    host.plan("driver")
+    (warning,) = host.apt.failures.warnings
+    assert warning.startswith(f"The security updates of the distribution could not be read from {DEAD} trixie-security")
+
+
+def test_a_query_is_answered_by_the_others(host: RealApt) -> None:
+    good, other = host.repository("good", "driver=1.0"), host.repository("other", "driver=2.0", "rare=1")
+    host.sources(good, other)
+    host.apt.apply([])
+    shutil.rmtree(host.root / "repo/other")
+    question = transaction.Question(["driver", "rare"])
+    found = transaction.query(request(), question, host.apt, Journal("tools", str(host.root)))
+    assert found["versions"] == {"driver": ["1.0"], "rare": []}
+    (warning,) = host.apt.failures.warnings
+    assert warning.endswith("As far as known, no other repository offers rare.")
+
+
+SOURCES = {
+    "/etc/apt/sources.list": "deb http://m/debian trixie main contrib # c\ndeb [arch=amd64] http://me:pw@t/x/ ./\n",
+    "/etc/apt/sources.list.d/a.sources": (
+        "# the archive\nTypes: deb\nURIs: http://m/debian\n  http://n/debian/\nSuites: trixie trixie-security\n"
+        "Components: main\nSigned-By:\n -----BEGIN\n .\n\nTypes: deb\nURIs: http://flat/$(ARCH)\nSuites: /\n"
+    ),
+    "/etc/apt/sources.list.d/b.list": "deb mirror+file:/etc/apt/mirrors/m.list noble main\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("out", "err", "expected"),
+    [
+        ("Err:1 http://t/x ./ InRelease\n  Could not resolve 't'\n", "", ["http://t/x ."]),
+        ("Err:1 http://t/x ./ Packages\n  404  Not Found\n", "", ["http://t/x ."]),
+        ("Err:1 http://flat/amd64  InRelease\n  refused\n", "", ["http://flat/amd64"]),
+        ("Err:9 http://m/debian trixie/main amd64 Packages\n  404\n", "", ["http://m/debian trixie"]),
+        ("Err:1 http://n/debian trixie-security InRelease\n  503\n", "", ["http://n/debian trixie-security"]),
+        ("Err:1 http://one/ubuntu noble InRelease\n  x\n", "", ["mirror+file:/etc/apt/mirrors/m.list noble"]),
+        (
+            "",
+            "E: Release file for http://m/debian/dists/trixie/InRelease is expired (invalid since 2d).\n",
+            ["http://m/debian trixie"],
+        ),
+        (
+            "",
+            "E: Repository 'http://m/debian trixie InRelease' changed its 'Suite' value from 'a' to 'b'\n",
+            ["http://m/debian trixie"],
+        ),
+        ("", "W: GPG error: http://m/debian trixie InRelease: NO_PUBKEY 1\n", ["http://m/debian trixie"]),
+        # Another target than those in the sources, and problems without one.
+        ("Err:1 http://elsewhere trixie InRelease\n  x\n", "", []),
+        ("", "E: The list of sources could not be read.\n", []),
+    ],
+)
+def test_failed_targets(tmp_path: Path, out: str, err: str, expected: list[str]) -> None:
+    (tmp_path / "etc/apt/mirrors").mkdir(parents=True)
+    (tmp_path / "etc/apt/mirrors/m.list").write_text("# c\nhttp://one/ubuntu/\tpriority:1\nhttp://two/ubuntu\n")
+    found = apt_failures.failures(out, err, SOURCES, "amd64", str(tmp_path))
+    assert [one.name for one in found] == expected
+
+
+def test_sources_without_failed_targets(tmp_path: Path) -> None:
+    out = "".join(
+        f"Err:1 {text}\n  x\n"
+        for text in (
+            "http://t/x ./ InRelease",
+            "http://m/debian trixie InRelease",
+            "http://n/debian trixie InRelease",
+            "http://n/debian trixie-security InRelease",
+        )
+    )
+    failed = apt_failures.failures(out, "", SOURCES, "amd64")
+    options = apt_failures.excluding(SOURCES, failed, "amd64", str(tmp_path / "parts"))
+    assert options[-1] == f"--option=Dir::Etc::SourceParts={tmp_path}/parts"
+    written = {path.name: path.read_text() for path in (tmp_path / "parts").iterdir()}
+    assert written == {
+        "sources.list": "",
+        "a.sources": (
+            "# the archive\nTypes: deb\nURIs: http://m/debian\nSuites: trixie-security\nComponents: main\nSigned-By:\n"
+            " -----BEGIN\n .\n\nTypes: deb\nURIs: http://flat/$(ARCH)\nSuites: /\n"
+        ),
+        "b.list": SOURCES["/etc/apt/sources.list.d/b.list"],
+    }
