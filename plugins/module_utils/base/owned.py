@@ -192,6 +192,9 @@ CDI_REFRESH_DROP_IN = "/etc/systemd/system/nvidia-cdi-refresh.service.d/gpufleet
 # The runtime in containerd and CRI-O. CRI-O reads only this directory.
 CONTAINERD_DROP_IN = "/etc/containerd/conf.d/99-gpufleet-nvidia.toml"
 CRIO_DROP_IN = "/etc/crio/crio.conf.d/99-gpufleet-nvidia.toml"
+# The program that gives GPUs to `docker run` as nvidia-docker did, and the line that marks it as ours.
+WRAPPER = "/usr/local/bin/nvidia-docker"
+WRAPPER_MARK = "# Written by role gpufleet.hosts.nvidia_container_toolkit. Changes in this file are lost."
 # The start time of the Docker that must restart: it searches for the toolkit's hook only when it starts.
 CONTAINER_TOOLKIT_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_container_toolkit_restart"
 # The start time of the containerd or the CRI-O that must restart to read the files of the role.

@@ -24,6 +24,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     own_cdi,
     package_plan,
     registered_runtimes,
+    wrapper_file,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
@@ -57,6 +58,8 @@ class Plan:
     cdi: cdi_refresh.Refresh = dataclasses.field(default_factory=cdi_refresh.Refresh)
     # The program that keeps it up to date if no unit of the toolkit does.
     own_cdi: own_cdi.OwnCdi = dataclasses.field(default_factory=own_cdi.OwnCdi)
+    # The program nvidia-docker.
+    wrapper: wrapper_file.WrapperFile = dataclasses.field(default_factory=wrapper_file.WrapperFile)
     # The runtime in containerd and CRI-O.
     cri: cri_plan.Plan = dataclasses.field(default_factory=cri_plan.Plan)
     problems: list[str] = dataclasses.field(default_factory=list)

@@ -41,6 +41,7 @@ class Request(repository_variables.RepositoryVariables):
     config: dict[str, Any] = variable({}, sample='{"nvidia-container-runtime": {"mode": "cdi"}}')
     isolations: list[str] = variable([], choices=("cdi", "device_requests", "runtime"))
     default_runtime: bool = variable(False)
+    wrapper: bool = variable(False)
     proof_image: str = variable("", form=_IMAGE, sample="registry.example/tools/debian:12")
 
 
