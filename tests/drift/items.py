@@ -21,7 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, cri_plan, own_cdi
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, cri_plan, own_cdi, wrapper_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_package_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program
@@ -133,6 +133,7 @@ _NO_ITEMS = {
         *("specification", "is_known", "disable", "reload", "changes", "reasons", "problems"),
         *("restart", "remove"),
     },
+    "wrapper": {"changes", "reasons", "problems"},
     "driver_volume": {"engine", "expected_engines"},
     "container_proof": {"engines", "image", "isolations", "key", "changes", "reason"},
     "verify": {"applies"},
@@ -169,6 +170,10 @@ def _unit_files(value: dict[str, str | None], _host: Mapping[str, Any]) -> Itera
 
 def _program(_value: dict[str, Any], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     return _named("file", [owned.CDI_PROGRAM])
+
+
+def _written_file(value: dict[str, Any], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    return _named("file", [value["path"]] if value["content"] is not None else [])
 
 
 def _engine_files(value: list[dict[str, Any]], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -237,7 +242,9 @@ _ITEMS: dict[str, dict[str, Any]] = {
         "cdi": "cdi",
         "own_cdi": "own_cdi",
         "cri": "cri",
+        "wrapper": "wrapper",
     },
+    "wrapper": {"file": _written_file},
     "cri": {"engines": _engine_files},
     "cdi": {"files": _unit_files, "enable": _services},
     "own_cdi": {"options": _program, "files": _unit_files, "enable": _services},
@@ -284,6 +291,7 @@ def unknown_fields() -> list[str]:
         "cdi": cdi_refresh.Refresh,
         "own_cdi": own_cdi.OwnCdi,
         "cri": cri_plan.Plan,
+        "wrapper": wrapper_file.WrapperFile,
     }
     # They stay empty on a host with packages of Debian: installers, other package managers, interrupted runs, guests.
     elsewhere = {
@@ -296,6 +304,7 @@ def unknown_fields() -> list[str]:
         "cdi": set(),
         "own_cdi": set(),
         "cri": set(),
+        "wrapper": set(),
     }
     return [
         f"{name}.{field.name}"

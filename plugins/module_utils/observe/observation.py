@@ -252,7 +252,8 @@ def _daemon_users(root: str) -> list[str]:
 def _file(root: str, path: str) -> dict:
     full = os.path.join(root, path.lstrip("/"))
     try:
-        size, mode = os.stat(full).st_size, os.stat(full).st_mode
+        found = os.stat(full)
+        size, mode = found.st_size, found.st_mode
     except OSError:
         return {"exists": os.path.lexists(full), "content": None, "mode": None}
     if path == owned.CDI_PROGRAM:
@@ -260,23 +261,23 @@ def _file(root: str, path: str) -> dict:
         digest = hashlib.sha256(read_bytes(root, path, _LARGEST_PROGRAM) or b"").hexdigest()
         return {"exists": True, "content": digest, "mode": f"{mode & 0o7777:04o}"}
     if path == owned.WRAPPER:
-        return {"exists": True, "content": _own_program(root, path), "mode": f"{mode & 0o7777:04o}"}
+        return {"exists": True, "content": _own_program(root, path, found.st_uid), "mode": f"{mode & 0o7777:04o}"}
     is_text = size <= observe_engines.LARGEST_FILE and not path.endswith(".gpg")
     # The plan changes single lines of a TOML file and keeps all others.
     content = read_text(root, path, newline="" if path.endswith(".toml") else None) if is_text else None
     return {"exists": True, "content": content, "mode": f"{mode & 0o7777:04o}"}
 
 
-def _own_program(root: str, path: str) -> str | None:
+def _own_program(root: str, path: str, owner: int) -> str | None:
     """Return the digest of a program that the role wrote, or None for a file of somebody else.
 
     The digest is empty if root does not own the file any more, so that the role writes it again.
     """
-    full = os.path.join(root, path.lstrip("/"))
-    content = None if os.path.islink(full) else read_bytes(root, path, _LARGEST_PROGRAM)
+    is_link = os.path.islink(os.path.join(root, path.lstrip("/")))
+    content = None if is_link else read_bytes(root, path, _LARGEST_PROGRAM)
     if content is None or owned.WRAPPER_MARK.encode() not in content.splitlines()[1:2]:
         return None
-    return hashlib.sha256(content).hexdigest() if os.stat(full).st_uid in (0, os.stat(root).st_uid) else ""
+    return hashlib.sha256(content).hexdigest() if owner in (0, os.stat(root).st_uid) else ""
 
 
 def _identity(root: str) -> dict:

@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     own_cdi,
     package_plan,
     registered_runtimes,
+    wrapper_file,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import Request
 
@@ -41,6 +42,8 @@ def missing(host: Host, facts: t.Mapping[str, t.Any], toolkit: Request) -> list[
     engines = {name: seen.get("version") for name, seen in host["engines"].items() if seen["package"]}
     if toolkit.state == "absent" or not engines or not host["driver"]["loaded"]:
         return found
+    if toolkit.wrapper and "docker" in engines and (text := wrapper_file.missing(host)):
+        found.append(f"{text}. {_SITE}")
     installed = package_plan.found_on(host)
     version = package_plan.version_of(installed)
     is_managed = toolkit.source != "none" and (bool(installed) or cdi_refresh.has_units(host))

@@ -347,16 +347,16 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
         return dataclasses.replace(
             _removal_part("nvidia_container_toolkit", removal), disruptions=removal.cri.disruptions
         )
-    if not is_managed and "cdi" not in request.isolations:
+    if not is_managed and "cdi" not in request.isolations and not request.wrapper:
         result = toolkit_plan.without_toolkit(host, request, engines={})
         return _role_part("nvidia_container_toolkit", result, request.download_timeout)
     if not is_driver_wanted(host, context.values):
-        return Part(reasons=["this host needs no NVIDIA driver"])
+        return _idle_toolkit(host, "this host needs no NVIDIA driver")
     engines = _engine_versions(host, engine, _plan_of(parts, "container_engine"))
     if toolkit_cri.has_unpackaged_containerd(host):
         engines.setdefault("containerd", None)
     if not engines:
-        return Part(reasons=["this host has no container engine"])
+        return _idle_toolkit(host, "this host has no container engine")
     driver = _plan_of(parts, "nvidia_driver")
     upcoming = driver.get("next_loaded", host["driver"]["loaded"])
     common: dict[str, Any] = {
@@ -384,6 +384,11 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
         ),
         request.download_timeout,
     )
+
+
+def _idle_toolkit(host: Host, reason: str) -> Part:
+    idle = toolkit_plan.idle(host, reason)
+    return _role_part("nvidia_container_toolkit", idle, LOCK_TIMEOUT) if idle.acts else Part(reasons=[reason])
 
 
 def _engine_versions(host: Host, engine: engine_request.Request, planned: Mapping[str, Any]) -> dict[str, str | None]:

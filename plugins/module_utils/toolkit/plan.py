@@ -147,6 +147,7 @@ def plan(
     result.changes += result.own_cdi.changes
     result.problems += result.own_cdi.problems
     reasons += result.own_cdi.reasons
+    reasons += _wrapper(result, host, engines, wanted=request.wrapper)
     result.changes = [*_package_changes(result.transaction), *result.changes]
     result.acts = bool(
         result.transaction
@@ -154,6 +155,7 @@ def plan(
         or result.config
         or result.cdi.changes
         or result.own_cdi.changes
+        or result.wrapper.changes
         or result.cri.changes
     )
     if result.acts and host["uid"] != 0:
@@ -191,12 +193,36 @@ def without_toolkit(
             default = (
                 "nvidia_container_toolkit_source is none, and nvidia_container_toolkit_isolations does not contain cdi"
             )
-    result.changes, result.acts = result.own_cdi.changes, bool(result.own_cdi.changes)
+    result.changes = list(result.own_cdi.changes)
     result.problems += result.own_cdi.problems
+    reasons = [*result.own_cdi.reasons, *_wrapper(result, host, engines, wanted=request.wrapper)]
+    if request.wrapper:
+        reasons = reasons or [default.replace("the role changes nothing", f"the role manages only {wrapper_file.PATH}")]
+    elif result.wrapper.changes:
+        reasons.append("nvidia_container_toolkit_wrapper is false")
+    result.acts = bool(result.changes)
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
-    result.reason = "; ".join(result.own_cdi.reasons) or default
+    result.reason = "; ".join(reasons) or default
     return result
+
+
+def idle(host: Host, reason: str) -> Plan:
+    """Plan a host on which the role has nothing to do, as `plan` does. A program that it wrote earlier is removed."""
+    result = Plan(reason=reason)
+    _wrapper(result, host, (), wanted=False)
+    result.acts = bool(result.changes)
+    if result.acts and host["uid"] != 0:
+        result.problems.append(needs_root(host["uid"]))
+    return result
+
+
+def _wrapper(result: Plan, host: Host, engines: t.Collection[str], *, wanted: bool) -> list[str]:
+    """Plan the program nvidia-docker, and return the reasons."""
+    result.wrapper = wrapper_file.plan(host, engines, wanted=wanted)
+    result.changes += result.wrapper.changes
+    result.problems += result.wrapper.problems
+    return result.wrapper.reasons
 
 
 def _config(result: Plan, host: Host, request: Request, oci_runtime: str | None) -> None:

@@ -30,6 +30,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     docker_runtime,
     own_cdi,
     package_plan,
+    wrapper_file,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
@@ -68,6 +69,8 @@ class Removal:
     config: config_file.Change | None = None
     # The program that writes the CDI specification.
     own_cdi: own_cdi.OwnCdi = dataclasses.field(default_factory=own_cdi.OwnCdi)
+    # The program nvidia-docker.
+    wrapper: wrapper_file.WrapperFile = dataclasses.field(default_factory=wrapper_file.WrapperFile)
     # The runtime in containerd and CRI-O.
     cri: cri_plan.Plan = dataclasses.field(default_factory=cri_plan.Plan)
     acts: bool = False
@@ -114,6 +117,7 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
     result.problems += result.cri.problems
     result.reasons += result.cri.reasons
     result.own_cdi = own_cdi.removal(host)
+    result.wrapper = wrapper_file.removal(host)
     if not result.record and found:
         result.reasons.append("the installed toolkit is kept because this role did not install it")
     result.acts = bool(
@@ -123,6 +127,7 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
         or result.proof
         or result.drop_ins
         or result.own_cdi.changes
+        or result.wrapper.changes
         or result.cri.changes
     )
     if result.acts and host["uid"] != 0:
@@ -141,7 +146,13 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
     texts = [text for text, is_needed in parts if is_needed]
     # The engines must not know the runtime when its programs are removed.
     first = int(result.proof) + int(result.revokes)
-    result.changes = [*texts[:first], *result.cri.changes, *result.own_cdi.changes, *texts[first:]]
+    result.changes = [
+        *texts[:first],
+        *result.cri.changes,
+        *result.own_cdi.changes,
+        *texts[first:],
+        *result.wrapper.changes,
+    ]
     return result
 
 

@@ -76,9 +76,18 @@ def plan(host: Host, engines: t.Collection[str], *, wanted: bool) -> WrapperFile
                 "the host's package manager, or remove the variable."
             ]
         )
-    if (observed_files.content(host, PATH), host["files"][PATH].get("mode")) == (digest(python), MODE):
+    seen = host["files"].get(PATH) or {}
+    if (seen.get("content"), seen.get("mode")) == (digest(python), MODE):
         return WrapperFile()
     return WrapperFile(file={"path": PATH, "content": text(python), "mode": MODE}, changes=[f"write {PATH}"])
+
+
+def missing(host: Host) -> str | None:
+    """Return why users do not get the program of this role, or None."""
+    if is_own(host):
+        return None
+    state = "was not written by role nvidia_container_toolkit" if observed_files.exists(host, PATH) else "is missing"
+    return f"{PATH} {state}, although {_OPTION} is true, so nvidia-docker does not work as documented"
 
 
 def removal(host: Host) -> WrapperFile:

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, wrapper_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import Request
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
 from ansible_collections.gpufleet.hosts.tests.drift.items import Item
@@ -23,7 +23,12 @@ from ansible_collections.gpufleet.hosts.tests.unit.drift import drifting
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import container_toolkit_samples as toolkit_sample
 
 CDI = {"source": "none", "isolations": ["cdi"]}
-VALUES = {"default": sample.values(), "cdi": sample.values(nvidia_container_toolkit=CDI)}
+WRAPPER = {"source": "none", "wrapper": True}
+VALUES = {
+    "default": sample.values(),
+    "cdi": sample.values(nvidia_container_toolkit=CDI),
+    "wrapper": sample.values(nvidia_container_toolkit=WRAPPER),
+}
 
 # Whether `verify` reports an item that is missing, by kind, or by kind and name. Each other item: by its kind.
 IS_PROBLEM: dict[str, bool] = {
@@ -37,6 +42,7 @@ IS_PROBLEM: dict[str, bool] = {
     f"file {owned.MODULES_LOAD}": True,
     f"file {owned.CDI_PROGRAM}": True,
     f"file {owned.CDI_UNIT}": True,
+    f"file {owned.WRAPPER}": True,
     "file": False,  # pins, unit drop-ins and options of modules
     "hold": False,
     "option": False,
@@ -61,7 +67,15 @@ def with_cdi() -> dict[str, Any]:
     return host
 
 
-HOSTS = {"default": sample.converged_host, "cdi": with_cdi}
+def with_wrapper() -> dict[str, Any]:
+    """Return the converged host with the program nvidia-docker."""
+    host = sample.converged_host()
+    digest = wrapper_file.digest(host["root_python"])
+    host["files"][owned.WRAPPER] = {"exists": True, "content": digest, "mode": "0755"}
+    return host
+
+
+HOSTS = {"default": sample.converged_host, "cdi": with_cdi, "wrapper": with_wrapper}
 
 
 def planned(host: dict[str, Any], values: Any, facts: Any = None) -> dict[str, site_plan.Part]:

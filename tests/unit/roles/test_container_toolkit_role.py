@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi, wrapper_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program
@@ -63,6 +63,29 @@ def test_program_for_cdi_is_written_only_where_it_differs(tmp_path: Path) -> Non
     # The program, the unit, and the reload of systemd.
     assert bare[1].count("ok [true") >= 3, bare[1]
     assert (converged[0], converged[1].count("ok [true"), len(converged[2])) == (True, 0, 1), converged[1]
+
+
+def test_program_nvidia_docker_is_written_and_removed_only_where_it_differs(tmp_path: Path) -> None:
+    def with_program(content: str | None) -> dict[str, Any]:
+        host = site_samples.converged()
+        host["files"][owned.WRAPPER] = {"exists": content is not None, "content": content, "mode": "0755"}
+        return host
+
+    current = wrapper_file.digest(site_samples.converged()["root_python"])
+    hosts = [[with_program(content)] for content in (None, "0" * 64, current)]
+    cases = [
+        ({}, [0, 1, 1]),
+        ({f"{ROLE}_wrapper": True}, [1, 1, 0]),
+        ({f"{ROLE}_wrapper": True, f"{ROLE}_state": "absent"}, [0, 1, 1]),
+    ]
+    for number, (values, expected) in enumerate(cases):
+        roles = Roles(tmp_path / str(number))
+        for name in ("wrapper.yml", "absent.yml"):
+            tasks = [{"ansible.builtin.debug": {"msg": f"<run {name}>"}}]
+            (tmp_path / f"{number}/roles/{ROLE}/tasks/{name}").write_text(yaml.safe_dump(tasks))
+        runs = roles.run(ROLE, *hosts, **{f"{ROLE}_source": "none"}, **values)
+        assert [good for good, _results, _observations in runs] == [True] * 3, runs
+        assert ["<run " in results for _good, results, _observations in runs] == [*map(bool, expected)]
 
 
 def test_only_what_the_role_installed_is_removed(tmp_path: Path) -> None:
