@@ -102,6 +102,10 @@ gpu-bundle: setup ## Create the bundle that gpu-acceptance needs on a host witho
 gpu-acceptance: ## Test the collection on the real NVIDIA GPUs of this machine; changes no GPU setting
 	@$(PYTHON) tests/gpu/run
 
+.PHONY: gpu-benchmark
+gpu-benchmark: ## Run playbook benchmark on the real NVIDIA GPUs of this machine, and write docs/benchmark.md and its chart
+	@$(PYTHON) tests/gpu/benchmark
+
 ##@ Release
 .PHONY: docs
 docs: setup ## Update the tables of variables in the README files of the roles, docs/platforms and docs/site.svg

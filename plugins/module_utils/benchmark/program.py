@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import importlib.util
 import json
 import os
 import select
@@ -223,6 +224,17 @@ def find_framework(settings):
     return None, problems
 
 
+def for_python_alone(settings):
+    """Return settings that Python alone can measure, if it is the only framework."""
+    names = [kind.name for kind in FRAMEWORKS if kind is not _Python]
+    if settings["framework"] not in (None, "python"):
+        return settings
+    if settings["framework"] is None and any(importlib.util.find_spec(name) for name in names):
+        return settings
+    sizes = sorted({min(size, LARGEST_IN_PYTHON) for size in settings["sizes"]})
+    return {**settings, "sizes": sizes, "dtypes": ["float64"]}
+
+
 class _Nvml:
     """Values of GPUs while they compute, or nothing if the library is missing."""
 
@@ -388,6 +400,7 @@ def run_child(settings, todo, deadline):
 
 def benchmark(settings):
     """Measure everything, and return the document."""
+    asked, settings = settings, for_python_alone(settings)
     started = time.monotonic()
     deadline = started + settings["time_limit"]
     steps = plan(settings)
@@ -424,6 +437,11 @@ def benchmark(settings):
         for number, step in enumerate(steps)
         if document["framework"] and (number in results or not (step["gpus"] and document["gpu_reason"]))
     ]
+    if settings is not asked and asked["framework"] is None:
+        document["problems"].append(
+            f"there is no framework, so Python alone measured float64 up to size {LARGEST_IN_PYTHON}. "
+            "Set benchmark_image to an image with PyTorch, TensorFlow or CuPy."
+        )
     document["elapsed_s"] = round(time.monotonic() - started, 1)
     return document
 
