@@ -25,11 +25,13 @@ VOLUME_MANIFEST = ".manifest.json"
 # The start of the name of a volume that is not complete.
 VOLUME_STAGING_PREFIX = ".tmp-"
 
-# --- CDI specification, written by module nvidia_cdi_spec ---
+# --- CDI specifications, written by modules nvidia_cdi_spec and accelerator_cdi_spec ---
 
 CDI_SPECIFICATION = "/etc/cdi/gpufleet-nvidia.json"
 # A specification of another kind than nvidia.com/gpu, by its vendor and its class.
 CDI_SPECIFICATION_OF_KIND = "/etc/cdi/gpufleet-{}-{}.json"
+# Module accelerator_cdi_spec: the specifications of other vendors, which are only valid until the next boot.
+ACCELERATOR_CDI_SPECIFICATIONS = {"amd": "/var/run/cdi/gpufleet-amd.json"}
 # The file beside a specification that marks it as ours. Before CDI 0.6.0, a specification cannot contain such a mark.
 # Engines ignore the suffix.
 CDI_MARKER = ".{}.gpufleet"

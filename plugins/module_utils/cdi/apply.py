@@ -10,29 +10,17 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader, specification, staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import publish, specification, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 
 ERRORS = (specification.CdiError, cdi_file.FileError, driver_files.DriverFilesError, OSError)
-# CDI allows a dot in a class only since version 0.6.0, which old engines cannot read.
-_KIND_PARTS = {
-    "vendor": re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"),
-    "class": re.compile(r"[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9])?"),
-}
-
-
-def error_text(error: Exception, path: str) -> str:
-    """Return the message for one of `ERRORS`. `path` is the specification."""
-    if isinstance(error, OSError):
-        return f"{error.filename or path}: {error.strerror or error}"
-    return str(error)
+error_text = publish.error_text
 
 
 def kind_of(params: Mapping[str, Any]) -> str:
@@ -52,81 +40,15 @@ def path_of(params: Mapping[str, Any]) -> str:
 
 def apply_state(params: dict, gather_facts: Callable[[], dict], check: bool, root: str = "/") -> dict:
     """Apply the requested state. In check mode, only predict the result."""
-    kind, path = kind_of(params), path_of(params)
-    params = {**params, "path": path}
-    _validate(params)
-    before = cdi_file.read(path)
-    foreign = None if params["take_over"] else _foreign_file(path, before)
-    if foreign and params["state"] == "absent":
-        raise cdi_file.FileError(f"{foreign} Set take_over=true to remove the file anyway.")
-    result = {
-        "path": path,
-        "kind": kind,
-        "cdi_version": None,
-        "devices": [],
-        "skipped": [],
-        "maintained_by": [],
-        "warnings": [],
-    }
-    after = ""
-    if params["state"] == "present":
-        _refuse_other_kind(path, before, kind)
-        built = _build(params, gather_facts, root)
-        result["skipped"] = built.skipped
-        devices = [device["name"] for device in built.spec["devices"]]
-        others, errors = cdi_file.other_specs(params["spec_dirs"], kind, path)
-        result["warnings"] = built.warnings + errors + [_warning(other, kind) for other in others]
-        result["maintained_by"] = [
-            {
-                "path": other.path,
-                "devices": list(other.devices),
-                "missing_devices": [name for name in devices if name not in other.devices],
-                "stale": list(other.stale),
-            }
-            for other in others
-        ]
-        if not others:
-            after = cdi_file.serialize(built.spec)
-            result.update(cdi_version=built.spec["cdiVersion"], devices=devices)
-    changed = not cdi_file.is_current(path, after) if after else os.path.lexists(path)
-    if foreign and changed:
-        raise cdi_file.FileError(f"{foreign} Set another `path`, or set take_over=true to replace the file.")
-    if not check:
-        if not after:
-            cdi_file.remove(path)
-        elif changed or not cdi_file.is_managed(path):
-            cdi_file.write(path, after)
-    diff = {"before_header": path, "after_header": path, "before": before, "after": after}
-    return {**result, "changed": changed, "diff": diff}
+    place = publish.CdiPlace(
+        kind_of(params), path_of(params), params["spec_dirs"], can_take_over=True, take_over=params["take_over"]
+    )
+    _validate(params, place)
+    build = (lambda: _build(params, gather_facts, root)) if params["state"] == "present" else None
+    return publish.apply(place, build, _warning, check)
 
 
-def _refuse_other_kind(path: str, text: str, kind: str) -> None:
-    """Raise FileError if this module wrote a specification of another kind to the file at `path`."""
-    try:
-        present = reader.load(text)["kind"] if cdi_file.is_managed(path) else kind
-    except reader.SpecError:
-        return
-    if present != kind:
-        raise cdi_file.FileError(
-            f"path={path} is the specification of {present}, but this task would replace it with a specification of "
-            f"{kind}. Set another `path`, or remove the option."
-        )
-
-
-def _foreign_file(path: str, text: str) -> str | None:
-    """Describe the file at `path` if this module did not create it."""
-    if cdi_file.is_from_toolkit(text):
-        return (
-            f"{path} was not created by this module: it calls nvidia-cdi-hook or nvidia-ctk, so it comes from NVIDIA's "
-            "toolkit."
-        )
-    if os.path.lexists(path) and not cdi_file.is_managed(path):
-        return f"{path} was not created by this module: its marker {cdi_file.marker_path(path)} does not exist."
-    return None
-
-
-def _validate(params: dict) -> None:
-    path = params["path"]
+def _validate(params: dict, place: publish.CdiPlace) -> None:
     fault = base_options.timeout_fault(params["timeout"])
     if params["state"] == "present":
         # Removing the file needs no driver.
@@ -138,20 +60,7 @@ def _validate(params: dict) -> None:
         raise cdi_file.FileError(
             f"device_names is empty, so no GPU would have a name. Set at least one of {', '.join(specification.NAMES)}."
         )
-    for name, value in zip(("vendor", "class"), kind_of(params).split("/", 1)):
-        if not _KIND_PARTS[name].fullmatch(value):
-            raise cdi_file.FileError(
-                f"{name}={value} is not a valid {name} of a CDI kind. Use letters, digits, _ and -"
-                f"{', and dots' if name == 'vendor' else ''}; start with a letter, and end with a letter or a digit."
-            )
-    if not os.path.isabs(path) or not path.endswith(cdi_file.SUFFIXES):
-        raise cdi_file.FileError(f"path={path} is not an absolute path that ends with .json or .yaml")
-    directories = [os.path.realpath(directory) for directory in params["spec_dirs"]]
-    if os.path.realpath(os.path.dirname(path)) not in directories:
-        raise cdi_file.FileError(
-            f"path={path} is not in spec_dirs={','.join(params['spec_dirs'])}, so no engine would read the file. Set a "
-            "`path` in one of these directories."
-        )
+    publish.check(place)
 
 
 def _build(params: dict, gather_facts: Callable[[], dict], root: str) -> specification.Result:

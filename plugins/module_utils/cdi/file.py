@@ -22,7 +22,7 @@ TOOLKIT_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk")
 # The directories in which engines look for specifications.
 DIRECTORIES = ("etc/cdi", "run/cdi")
 MODE = 0o644
-MARKER_TEXT = "The Ansible module gpufleet.hosts.nvidia_cdi_spec manages {} and may replace or remove it.\n"
+MARKER_TEXT = "The Ansible module gpufleet.hosts.{} manages {} and may replace or remove it.\n"
 
 
 class FileError(Exception):
@@ -141,8 +141,8 @@ def is_current(path: str, text: str) -> bool:
         return False
 
 
-def write(path: str, text: str) -> None:
-    """Write the file and its marker. The file is replaced atomically, so engines never read an incomplete one."""
+def write(path: str, text: str, module: str) -> None:
+    """Write the file of `module` and its marker. The file is replaced atomically, so engines never read part of it."""
     directory = os.path.dirname(path)
     creates_directory = not os.path.isdir(directory)
     managed = is_managed(path)
@@ -152,7 +152,7 @@ def write(path: str, text: str) -> None:
             os.chmod(directory, 0o755)
         if not managed:
             # The marker comes first, so that an interrupted run leaves no specification without a marker.
-            _write(marker_path(path), MARKER_TEXT.format(os.path.basename(path)))
+            _write(marker_path(path), MARKER_TEXT.format(module, os.path.basename(path)))
         _write(path, text)
     except OSError as error:
         if not managed:

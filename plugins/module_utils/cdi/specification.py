@@ -13,7 +13,7 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
@@ -70,7 +70,7 @@ def build(gpus: list[dict], host: Host, library_edits: dict) -> Result:
     all_nodes: dict[str, dict] = {}
     for gpu in gpus:
         for unit in _allocatable(gpu, host):
-            nodes = [_node(path, host) for path in unit.paths]
+            nodes = [describe_node(path, host) for path in unit.paths]
             missing = [f"{path} does not exist" for path, node in zip(unit.paths, nodes) if node is None]
             reason = unit.obstacle or next(iter(missing), None)
             if reason:
@@ -82,13 +82,13 @@ def build(gpus: list[dict], host: Host, library_edits: dict) -> Result:
         reasons = "; ".join(f"{item['gpu']}: {item['reason']}" for item in skipped)
         raise CdiError(f"the specification would contain no GPU ({reasons or 'NVML shows none'})")
     devices.append(_device("all", list(all_nodes.values()), host))
-    control = [node for node in (_node(path, host) for path in device_nodes.CONTROL_NODES) if node]
+    control = [node for node in (describe_node(path, host) for path in device_nodes.CONTROL_NODES) if node]
     common = {
         "env": ["NVIDIA_VISIBLE_DEVICES=void", *library_edits["env"]],
         "deviceNodes": control,
         "mounts": [*library_edits["mounts"], *_firmware(host)],
     }
-    return Result(_specification(devices, common, host), skipped, _warnings({node["path"] for node in control}))
+    return Result(assemble(devices, common, host), skipped, _warnings({node["path"] for node in control}))
 
 
 def build_feature(feature: str, host: Host) -> Result:
@@ -104,13 +104,14 @@ def build_feature(feature: str, host: Host) -> Result:
         raise CdiError(f"mode={feature}: {fault}")
     mounts = [_mount(path, path) for path in device_nodes.feature_paths(feature, host.root)]
     devices = [
-        _device(name, [node for node in (_node(path, host) for path in group) if node], host, mounts)
+        _device(name, [node for node in (describe_node(path, host) for path in group) if node], host, mounts)
         for name, group in groups.items()
     ]
-    return Result(_specification(devices, {}, host), [], [])
+    return Result(assemble(devices, {}, host), [], [])
 
 
-def _specification(devices: list[dict], common: dict, host: Host) -> dict:
+def assemble(devices: list[dict], common: dict, host: Host) -> dict:
+    """Return the specification of devices, with the edits that all of them share."""
     has_groups = any("additionalGids" in device["containerEdits"] for device in devices)
     return {
         "cdiVersion": VERSION_WITH_GROUPS if has_groups else VERSION,
@@ -130,14 +131,19 @@ def _mount(source: str, target: str, options: list[str] | None = None) -> dict:
 
 
 def _device(name: str, nodes: list[dict], host: Host, mounts: Iterable[dict] = ()) -> dict:
-    edits: dict = {"deviceNodes": nodes}
     mounts = list(mounts)
     links = device_nodes.DRM_LINKS
     if any(node["path"].startswith("/dev/dri/") for node in nodes) and _is_directory(host.root, links):
         # A hook could create only the links of these nodes. The other links lead nowhere in the container.
         mounts.append(_mount(links, links))
+    return describe_device(name, nodes, host, mounts)
+
+
+def describe_device(name: str, nodes: list[dict], host: Host, mounts: Sequence[dict] = ()) -> dict:
+    """Return a device with its nodes, mounts and, on request, the groups of its nodes."""
+    edits: dict = {"deviceNodes": nodes}
     if mounts:
-        edits["mounts"] = mounts
+        edits["mounts"] = list(mounts)
     groups = sorted({node["gid"] for node in nodes if node.get("gid") and not node["fileMode"] & stat.S_IWOTH})
     if host.groups and groups:
         edits["additionalGids"] = groups
@@ -192,7 +198,7 @@ def _names(kind: str, index: str, uuid: str | None, host: Host) -> list[str]:
     return [names[name] for name in dict.fromkeys(host.names) if name in names]
 
 
-def _node(path: str, host: Host) -> dict | None:
+def describe_node(path: str, host: Host) -> dict | None:
     """Describe a device node of the host; None if it does not exist."""
     try:
         status = os.stat(os.path.join(host.root, path[1:]))

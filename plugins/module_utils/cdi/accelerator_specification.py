@@ -1,0 +1,54 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Build the CDI specification of accelerators in the neutral schema: the device nodes of each, and nothing else.
+
+The libraries of AMD's ROCm are in the images, so a specification needs no mounts, variables and hooks
+(ROCm/container-toolkit, internal/cdi, 192fe8e).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification
+
+ALL = "all"
+
+
+def names(device: Mapping[str, Any]) -> list[str]:
+    """Return the names of a device: its index and its stable ID. CDI does not allow the slash of a partition's ID."""
+    found = [str(device["index"])] if device["index"] is not None else []
+    stable_id = (device["stable_id"] or "").replace("/", "-")
+    return found + ([stable_id] if specification.DEVICE_NAME.fullmatch(stable_id) else [])
+
+
+def build(devices: Sequence[Mapping[str, Any]], host: specification.Host) -> specification.Result:
+    """Build the specification. A device that is lost or has a missing node is left out, with the reason."""
+    made: list[dict] = []
+    skipped: list[dict] = []
+    all_nodes: dict[str, dict] = {}
+    for device in devices:
+        nodes = [specification.describe_node(node["path"], host) for node in device["nodes"] or ()]
+        reason = _obstacle(device, nodes)
+        if reason:
+            skipped.append({"device": device["stable_id"], "reason": reason})
+            continue
+        described = {node["path"]: node for node in nodes if node}
+        all_nodes.update(described)
+        made += [specification.describe_device(name, list(described.values()), host) for name in names(device)]
+    if not made:
+        reasons = "; ".join(f"{item['device']}: {item['reason']}" for item in skipped)
+        raise specification.CdiError(f"the specification would contain no device ({reasons or 'none is usable'})")
+    made.append(specification.describe_device(ALL, list(all_nodes.values()), host))
+    return specification.Result(specification.assemble(made, {}, host), skipped, [])
+
+
+def _obstacle(device: Mapping[str, Any], nodes: Sequence[dict | None]) -> str | None:
+    if device["health"]["state"] == "lost":
+        return "; ".join(device["health"]["reasons"])
+    if not nodes:
+        return "its device nodes are not known"
+    missing = [node["path"] for node, described in zip(device["nodes"], nodes) if described is None]
+    return f"{', '.join(missing)} does not exist" if missing else None
