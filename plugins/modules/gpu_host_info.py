@@ -193,6 +193,16 @@ host:
         - C(runfile) is V(true) if NVIDIA's installer was used.
       type: dict
       sample: {loaded: 535.261.03, library: 535.261.03, on_disk: 535.261.03, kernel_module_flavor: open, in_use: 0}
+    initramfs:
+      description:
+        - The initramfs of the running and of the next kernel, if the loaded driver differs from the module on disk
+          although that module was installed before the boot. Otherwise empty.
+        - Each has its C(kernel), its C(path), C(has_driver), which is V(true) if it contains the driver's module and
+          null if no program can list it, and C(before_boot), which is V(true) if it was built before the boot.
+      type: list
+      elements: dict
+      sample:
+        - {kernel: 6.1.0-49-amd64, path: /boot/initrd.img-6.1.0-49-amd64, has_driver: true, before_boot: true}
     python:
       description: Path of the Python that ran this module.
       type: str

@@ -147,6 +147,15 @@ class Driver(TypedDict):
     prefix: str | None
 
 
+class Initramfs(TypedDict):
+    """An initramfs from which the boot may have loaded an older driver. host/initramfs.py reads it."""
+
+    kernel: str
+    path: str
+    has_driver: bool | None
+    before_boot: bool
+
+
 class HolderAssignment(TypedDict, total=False):
     """What only containers of module gpu_container have: the UUIDs of the assigned GPUs and MIG devices."""
 
@@ -504,6 +513,7 @@ class Host(TypedDict):
     kernel: Kernels
     dkms: list[DkmsModule]
     driver: Driver
+    initramfs: list[Initramfs]
     python: str | None
     root_python: str | None
     nvml_binding: bool | None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution, Todo
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import initramfs as host_initramfs
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd, uvm_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
@@ -111,22 +112,28 @@ def _apt_files(request: Request, result: Resolution) -> dict[str, str | None]:
 
 
 def initramfs(host: Host, changed: list[str]) -> list[list[str]]:
-    """Return the commands that rebuild the initramfs of the kernels after a change to the modprobe file.
+    """Return the commands that rebuild the initramfs of the kernels.
 
-    A marker file makes the next run repeat an interrupted or failed rebuild.
+    The modprobe file is in all of them. Otherwise, only those with an outdated driver are rebuilt. A marker file makes
+    the next run repeat an interrupted or failed rebuild.
     """
-    if owned.MODPROBE not in changed and not host["files"].get(owned.DRIVER_INITRAMFS_MARKER, {}).get("exists"):
-        return []
-    tools = {
-        "initramfs-tools": ["update-initramfs", "-u", "-k"],
-        "dracut": ["dracut", "--force", "--kver"],
-    }
-    command = next((argv for name, argv in tools.items() if is_installed(host, name)), None)
-    wanted = (host["kernel"]["running"], host["kernel"]["next_boot"])
+    wanted = {entry["kernel"] for entry in host_initramfs.outdated(host)}
+    if owned.MODPROBE in changed or observed_files.exists(host, owned.DRIVER_INITRAMFS_MARKER):
+        wanted = {host["kernel"]["running"], host["kernel"]["next_boot"]}
+    command = initramfs_tool(host)
     kernels = [
         entry["release"] for entry in host["kernel"]["kernels"] if entry["bootable"] and entry["release"] in wanted
     ]
     return [[*command, kernel] for kernel in kernels] if command else []
+
+
+def initramfs_tool(host: Host) -> list[str] | None:
+    """Return the command that rebuilds the initramfs of the kernel that follows, or None if no tool is known."""
+    tools = {
+        "initramfs-tools": ["update-initramfs", "-u", "-k"],
+        "dracut": ["dracut", "--force", "--kver"],
+    }
+    return next((argv for name, argv in tools.items() if is_installed(host, name)), None)
 
 
 def _modules_load(request: Request, result: Resolution) -> str:

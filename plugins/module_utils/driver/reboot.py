@@ -9,9 +9,9 @@ import json
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files, module_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.module_choice import is_trusted
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import initramfs, secure_boot
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -58,6 +58,12 @@ def _obstacle(host: Host, policy: str, is_controller: bool, ids: list[str]) -> s
     if secure_boot.is_enforced(secure) and not is_trusted(host, signer):
         signed = f"signed by {signer}, which this machine does not trust" if signer else "not signed"
         return f"Secure Boot is enabled, and the NVIDIA module of kernel {upcoming} is {signed}: it would not load"
+    outdated = [entry["path"] for entry in initramfs.outdated(host) if entry["kernel"] == upcoming]
+    if outdated and config_files.initramfs_tool(host) is None:
+        return (
+            f"{outdated[0]} would load the outdated module again, and neither initramfs-tools nor dracut is installed. "
+            "Rebuild it with the tool that built it"
+        )
     last = _last_attempt(host)
     if last and last.get("boot") != host["identity"]["boot"] and set(ids) <= _reasons_of(last):
         return (
@@ -96,6 +102,12 @@ def notes(host: Host) -> list[str]:
         found.append(
             f"The kernel that boots next cannot be predicted: {unknown}. The role assumes {kernel['next_boot']}"
         )
+    found += [
+        f"The loaded driver differs from the one on disk, although that one is older than this boot. The host may have "
+        f"loaded it from {entry['path']}, which neither lsinitramfs nor lsinitrd can list"
+        for entry in host.get("initramfs") or ()
+        if entry["has_driver"] is None and entry["before_boot"]
+    ]
     predicted = (last or {}).get("kernel")
     has_rebooted = last is not None and last.get("boot") != host["identity"]["boot"]
     if has_rebooted and isinstance(predicted, str) and predicted != kernel["running"]:

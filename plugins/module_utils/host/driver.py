@@ -242,6 +242,12 @@ def _follow_one(root: str, path: str) -> str | None:
     return None
 
 
+def is_module_file(path: str) -> bool:
+    """Return whether a path is that of the driver's main module."""
+    match = _MODULE_FILE.search(path)
+    return bool(match and _is_driver(match.group(1)))
+
+
 def _is_driver(name: str) -> bool:
     return bool(_MODULE_NAME.match(name)) and not name.endswith(_OTHER_MODULES)
 

@@ -26,12 +26,12 @@ def read_flag(root: str, installed_at: dict[str, int]) -> dict:
     if present:
         packages = set((read_text(root, f"{present[0]}.pkgs") or "").split())
         return {"present": True, "packages": sorted(packages)}
-    booted = _boot_time(root)
+    booted = boot_time(root)
     updated = sorted(name for name in AT_BOOT_ONLY if booted and installed_at.get(name, 0) > booted)
     return {"present": bool(updated), "packages": updated}
 
 
-def _boot_time(root: str) -> int | None:
+def boot_time(root: str) -> int | None:
     """Return the start time of process 1. In a container, it differs from the boot time of the kernel."""
     lines = (read_text(root, "/proc/stat") or "").splitlines()
     kernel = next((line.split()[1] for line in lines if line.startswith("btime ")), "")
@@ -68,6 +68,15 @@ def reasons(host: dict) -> list[dict]:
             f"the {driver['kernel_module_flavor']} modules are loaded, but the modules on disk for kernel {running} "
             f"are the {driver['on_disk_flavor']} ones",
         )
+    if found and found[-1]["id"] in ("module_differs", "flavor_differs"):
+        for entry in host.get("initramfs") or ():
+            if entry["has_driver"] and entry["kernel"] == host["kernel"]["next_boot"]:
+                state = "was built before this boot" if entry["before_boot"] else "has been rebuilt since"
+                add(
+                    "initramfs_outdated",
+                    f"the initramfs of kernel {entry['kernel']} ({entry['path']}) contains the driver's module, so the "
+                    f"host loaded {loaded} from it at this boot; it {state}",
+                )
     foreign = host["foreign_drivers"]
     for name in ("nouveau", "nova_core"):
         if foreign[name]["bound"] and (on_disk or driver["on_disk_next"]):

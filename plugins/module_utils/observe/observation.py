@@ -26,14 +26,16 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import processes as engine_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels as host_kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import (
+    initramfs,
     machine_image,
     memory_hotadd,
     reboot_reasons,
     root_python,
+    system_container,
     uvm_loading,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels as host_kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot as host_secure_boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services as host_services
@@ -193,6 +195,9 @@ def observe(
     unknown = [name for name in packages or [] if not installed.is_installed(cast("Host", host), name)]
     host["provided"] = installed.providers(root, system["package_manager"], unknown, run)
     host["driver"] = devices.driver(root, host["kernel"], run)
+    # An LXC guest has the kernel of its node.
+    is_guest = system["variant"] == system_container.VARIANT
+    host["initramfs"] = [] if is_guest else initramfs.read(root, host["kernel"], host["driver"], run)
     host["package_origins"] = package_origins.read(
         root, system["package_manager"], state["details"], state["signed"], run
     )

@@ -123,6 +123,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
                 for release in dict.fromkeys([upcoming, kernel])
             ],
         },
+        "initramfs": [],
         "secure_boot": {
             "enabled": False,
             "uefi": True,

@@ -9,6 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
@@ -970,6 +971,41 @@ def test_pending_initramfs_is_rebuilt(key, package, command):
     assert len(plan.summary) == len(plan.todo.initramfs)
     there["files"][owned.DRIVER_INITRAMFS_MARKER] = {"exists": False, "content": None}
     assert not driver_plan.plan(there, {}, platform(key)).acts
+
+
+def outdated(key: str, *images: dict) -> dict:
+    """Describe a converged host that loaded an older driver at boot."""
+    there = converged(key)
+    there["driver"]["loaded"] = "535.261.03"
+    there["initramfs"] = [
+        {"kernel": KERNELS[key], "path": "/boot/image", "has_driver": True, **image} for image in images
+    ]
+    there["reboot_reasons"] = reboot_reasons.reasons(there)
+    return there
+
+
+@pytest.mark.parametrize("activate", [True, False])
+@pytest.mark.parametrize(("key", "package", "command"), INITRAMFS)
+def test_initramfs_with_an_outdated_driver_is_rebuilt_once(key, package, command, activate):
+    request = {"activate": activate}
+    there = outdated(key, {"before_boot": True})
+    add_package(there, package, "1", arch="all")
+    plan = driver_plan.plan(there, request, platform(key))
+    assert plan.todo.initramfs == ([command] if command else [])
+    assert plan.steps["files"] is bool(command)
+    assert (f"rebuild the initramfs of {KERNELS[key]}" in plan.summary) is bool(command)
+    # The modules are reloaded as well if nothing uses them.
+    assert bool(plan.todo.modules["unload"]) is activate
+    rebuilt = outdated(key, {"before_boot": False})
+    add_package(rebuilt, package, "1", arch="all")
+    assert driver_plan.plan(rebuilt, request, platform(key)).todo.initramfs == []
+
+
+@pytest.mark.parametrize("has_driver", [False, None])
+def test_initramfs_without_an_outdated_driver_stays(has_driver):
+    there = outdated("debian-12", {"before_boot": True, "has_driver": has_driver})
+    add_package(there, "initramfs-tools", "1", arch="all")
+    assert driver_plan.plan(there, {}, platform("debian-12")).todo.initramfs == []
 
 
 STALE = [

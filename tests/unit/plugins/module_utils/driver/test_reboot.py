@@ -175,3 +175,46 @@ def test_every_reason_for_a_reboot_is_explained(name, changes, words):
 def test_healthy_host_requires_no_reboot():
     driver = {**LOADED, "library": "535.309.01", "on_disk": "535.309.01", "on_disk_flavor": "proprietary"}
     assert reboot_reasons.reasons(host("debian-12", driver=driver)) == []
+
+
+IMAGE = {"kernel": K12, "path": f"/boot/initrd.img-{K12}", "has_driver": True, "before_boot": True}
+REBUILT = {**IMAGE, "before_boot": False}
+TOOL = {"packages": {"initramfs-tools": "0.142"}}
+
+
+def rebooted(*reasons: str, **changes) -> dict:
+    """Describe a host that the role has rebooted for these reasons, and that loaded the old driver again."""
+    content = json.dumps({"boot": "another/4", "reasons": list(reasons), "kernel": K12})
+    return upgraded(files={owned.DRIVER_REBOOT_MARKER: {"exists": True, "content": content}}, **{**TOOL, **changes})
+
+
+FIRST, SECOND = ["library_differs", "module_differs"], ["initramfs_outdated", "library_differs", "module_differs"]
+STALE = [
+    ("no initramfs has the driver", FIRST, [], FIRST, False),
+    ("an older initramfs has it", FIRST, [IMAGE], SECOND, True),
+    ("the role has rebuilt it", FIRST, [REBUILT], SECOND, True),
+    ("the rebuild and a second reboot did not help", SECOND, [IMAGE], SECOND, False),
+    ("the next run after that", SECOND, [REBUILT], SECOND, False),
+    ("the initramfs of another kernel has it", FIRST, [{**IMAGE, "kernel": "5.10.0-1-amd64"}], FIRST, False),
+    ("an initramfs without the driver", FIRST, [{**IMAGE, "has_driver": False}], FIRST, False),
+    ("an initramfs that cannot be listed", FIRST, [{**IMAGE, "has_driver": None}], FIRST, False),
+]
+
+
+@pytest.mark.parametrize(("before", "images", "ids", "go"), [row[1:] for row in STALE], ids=[row[0] for row in STALE])
+def test_an_outdated_initramfs_is_a_reason_of_its_own_for_one_reboot(before, images, ids, go):
+    there = rebooted(*before, initramfs=images)
+    decision = reboot.decision(there, "when_required", False)
+    assert (decision["ids"], decision["go"]) == (ids, go)
+    assert any(IMAGE["path"] in text for text in decision["reasons"]) is ("initramfs_outdated" in ids)
+
+
+def test_no_reboot_into_an_outdated_initramfs_that_the_role_cannot_rebuild():
+    decision = reboot.decision(rebooted(*FIRST, initramfs=[IMAGE], packages={}), "when_required", False)
+    assert not decision["go"]
+    assert f"{IMAGE['path']} would load the outdated module again" in decision["why_not"]
+
+
+def test_an_initramfs_that_cannot_be_listed_is_reported():
+    (text,) = reboot.notes(rebooted(initramfs=[{**IMAGE, "has_driver": None}]))
+    assert IMAGE["path"] in text
