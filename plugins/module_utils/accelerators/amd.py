@@ -86,9 +86,9 @@ class _AmdReader:
         index = 0
         for address in sorted(groups, key=pci.sort_key):
             group = sorted(groups[address], key=lambda node: (node.render_minor or 1 << 32, int(node.name)))
-            if any(node.has_cpu for node in group):
+            if self._is_integrated(address, group):
                 # AMD's toolkit gives integrated graphics an index, too.
-                skipped.append(_skip(address, "integrated graphics of a CPU (KFD shows CPU cores in the same node)"))
+                skipped.append(_skip(address, "integrated graphics of a CPU"))
             else:
                 made = self._group(address, group, index)
                 devices += made
@@ -201,6 +201,13 @@ class _AmdReader:
                 own["memory_total_mib"] = self._partition_memory(node)
             made.append(schema.device(schema.AMD, **own))
         return made
+
+    def _is_integrated(self, address: str, group: list[amd_topology.AcceleratorKfdNode]) -> bool:
+        device_id = self.candidates.get(address, {}).get("device_id")
+        if device_id in amd_gpus.MODELS:
+            return False
+        attributes = sysfs.SysfsAttributes(self.tree, f"{_PCI}/{address}")
+        return any(node.has_cpu for node in group) or amd_values.is_integrated(attributes)
 
     def _reason_lost(self, address: str, function: dict | None) -> str | None:
         if function is None:

@@ -36,6 +36,15 @@ def compute_mode(attributes: sysfs.SysfsAttributes) -> str | None:
     return attributes.matching("partition", "current_compute_partition", _COMPUTE_MODE)
 
 
+def is_integrated(attributes: sysfs.SysfsAttributes) -> bool:
+    """Return whether the GPU is part of a CPU: only such GPUs have the sensor of the north bridge's voltage.
+
+    Source: hwmon_attributes_visible in amdgpu_pm.c. Recent kernels except MI300A, which is an accelerator.
+    """
+    directory = _sensors(attributes)
+    return directory is not None and attributes.tree.exists(f"{attributes.directory}/{directory}/in1_label")
+
+
 def memory(attributes: sysfs.SysfsAttributes) -> dict[str, int | None]:
     """Return the memory of a whole GPU."""
     values = {}

@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import (
     KFD,
     MEMORY,
     MI210,
+    MI300A,
     MI300X,
     RADEON,
     RAS,
@@ -188,15 +189,28 @@ def test_a_card_without_fru_and_unique_id_is_known_by_its_address(host):
     assert device["unread"] == {}
 
 
-def test_integrated_graphics_are_no_gpu_but_have_an_index_of_amd(host):
+@pytest.mark.parametrize(
+    "signs",
+    [
+        {"cpu_cores_count": 16},
+        # Newer kernels have a KFD node of its own for the GPU. Only such GPUs have a voltage of the north bridge.
+        {"attributes": {"hwmon/hwmon2/name": "amdgpu", "hwmon/hwmon2/in1_label": "vddnb"}},
+    ],
+)
+def test_integrated_graphics_are_no_gpu_but_have_an_index_of_amd(host, signs):
     tree = host()
-    tree.gpu("0000:03:00.0", 129, APU, cpu_cores_count=16)
+    tree.gpu("0000:03:00.0", 129, APU, **signs)
     tree.gpu("0000:0b:00.0", 128, RADEON)
     found = read(tree)
     assert only(found)["index"] == 1
-    assert found.vendor["skipped"] == [
-        {"pci_address": "0000:03:00.0", "reason": "integrated graphics of a CPU (KFD shows CPU cores in the same node)"}
-    ]
+    assert found.vendor["skipped"] == [{"pci_address": "0000:03:00.0", "reason": "integrated graphics of a CPU"}]
+
+
+def test_an_accelerator_with_cpu_cores_is_a_gpu(host):
+    tree = host()
+    signs = {"hwmon/hwmon2/name": "amdgpu", "hwmon/hwmon2/in1_label": "vddnb"}
+    tree.gpu("0000:01:00.0", 128, MI300A, unique_id=ID, attributes=signs, cpu_cores_count=24)
+    assert only(read(tree))["model"] == "MI300A"
 
 
 def test_a_card_without_kfd_node_is_no_gpu(host):
