@@ -100,7 +100,7 @@ class Lab:
         self._answers: dict[str, dict[str, Any]] = {}
         self._results: dict[str, tuple[list[Change], str]] = {}
         self._upgrades: dict[tuple, dict[str, list[Change]]] = {}
-        self._known = known_packages(manager)
+        self.known = known_packages(manager)
 
     def state(self, host: hosts.System) -> dict[str, Any]:
         """Return the installed packages of a host."""
@@ -114,7 +114,7 @@ class Lab:
         rejected: dict[str, str] = {}
         part = self._part(case, there, {}, rejected)
         while part.query and not part.errors:
-            part = self._part(case, there, self._answer(case.host, part.query), rejected)
+            part = self._part(case, there, self.answer(case.host, part.query), rejected)
             if part.plan["rejected_sources"] == rejected:
                 break
             # The next source has other repositories.
@@ -123,7 +123,7 @@ class Lab:
         outcome = Outcome(list(part.errors), part.plan)
         if not outcome.errors:
             outcome.changes, outcome.refused = self._simulated(case.host, part.plan["todo"])
-            outcome.system = after(self._known, case.host.packages, outcome.changes)
+            outcome.system = after(self.known, case.host.packages, outcome.changes)
             if self.manager.name == "apt" and not outcome.refused:
                 outcome.upgraded = self._upgraded(case.host, part.plan["todo"]["transaction"], outcome.system)
         return outcome
@@ -138,12 +138,13 @@ class Lab:
         )
         return site_plan.plan(context, ["nvidia_driver"])["nvidia_driver"]
 
-    def _repositories(self, host: hosts.System, added: list[dict]) -> tuple[str, ...]:
+    def repositories(self, host: hosts.System, added: list[dict]) -> tuple[str, ...]:
         """Return the repositories of the host, with NVIDIA's if the plan adds it."""
         return (*host.repositories, *(name for name in host.addable if added))
 
-    def _answer(self, host: hosts.System, query: dict[str, Any]) -> dict[str, Any]:
-        repositories = self._repositories(host, query["repositories"])
+    def answer(self, host: hosts.System, query: dict[str, Any]) -> dict[str, Any]:
+        """Return what the repositories have for a query."""
+        repositories = self.repositories(host, query["repositories"])
         question = transaction.Question(query["query"], query["query_streams"], query["query_dependencies"])
         key = json.dumps([host.platform, repositories, dataclasses.astuple(question), query["files"]])
         if key not in self._answers:
@@ -155,7 +156,7 @@ class Lab:
 
     def _simulated(self, host: hosts.System, todo: dict[str, Any]) -> tuple[list[Change], str]:
         work = {**todo["transaction"], "keep": todo["keep"]}
-        repositories = self._repositories(host, work["repositories"])
+        repositories = self.repositories(host, work["repositories"])
         key = json.dumps([host.name, repositories, todo["prerequisites"], {**work, "hold": []}], sort_keys=True)
         if key not in self._results:
             self.simulations += 1
@@ -175,12 +176,12 @@ class Lab:
     def _upgraded(self, host: hosts.System, work: dict[str, Any], system: list[Package]) -> dict[str, list[Package]]:
         selectors = tuple(package_selector.parse(text) for text in work["hold"])
         held = {p.name for p in system if any(one.selects(p.name, p.version) for one in selectors)}
-        repositories, files = self._repositories(host, work["repositories"]), _files(work["files"])
+        repositories, files = self.repositories(host, work["repositories"]), _files(work["files"])
         key = frozenset(package.key for package in system), frozenset(held), repositories, files
         if key not in self._upgrades:
             self.simulations += 1
             self._upgrades[key] = self.manager.upgraded(system, held, files, repositories)
-        return {command: after(self._known, system, changes) for command, changes in self._upgrades[key].items()}
+        return {command: after(self.known, system, changes) for command, changes in self._upgrades[key].items()}
 
 
 def known_packages(manager: Any) -> dict[tuple[str, str], Package]:

@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.tests.solver import (
     engines,
     enterprise,
     guests,
+    removals,
     suse,
     ubuntu,
 )
@@ -44,12 +45,18 @@ def main() -> None:
         manager = module.manager(Path(scratch), options.platform)
         lab = judge.Lab(manager)
         totals: Counter = Counter()
+        removed: set[tuple] = set()
         of_guests = guests.cases(manager, options.platform) if options.subject == "driver" else ()
         for case in (*module.cases(manager, options.platform), *of_guests):
             if options.only not in str(case):
                 continue
             outcome = lab.plan(case)
             found = judge.faults(case, outcome)
+            removal = removals.key(case, outcome) if options.subject == "driver" and not found else None
+            if removal and removal not in removed:
+                removed.add(removal)
+                totals["removals"] += 1
+                found = removals.faults(case, removals.simulate(lab, case, outcome))
             totals["failed" if found else "refused" if outcome.is_refused else "installed"] += 1
             if found or options.all:
                 row = {

@@ -136,7 +136,8 @@ def main() -> int:
                 failed += failures
                 print(
                     f"{totals['platform']:12} {totals['subject']:6} {installed:4} installable, {refused:4} refused as "
-                    f"expected, {failures:4} failed, {totals['simulated']:4} simulations, {totals['seconds']} s "
+                    f"expected, {failures:4} failed, {totals.get('removals', 0):3} removals, "
+                    f"{totals['simulated']:4} simulations, {totals['seconds']} s "
                     f"({totals['cpu_seconds']} s of CPU time)",
                     flush=True,
                 )
