@@ -21,7 +21,7 @@ _REQUIRED = {"debian": ["main", "contrib", "non-free", "non-free-firmware"], "ub
 def apt(root: str, system: dict, run: Run) -> dict:
     arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(system["arch"], system["arch"])
     codename = system["codename"] or ""
-    origin = apt_sources.recorded_origin(root)
+    origin = apt_sources.recorded_origin(root, run)
     entries = [entry for path, text in apt_sources.read_files(root).items() for entry in apt_sources.parse(path, text)]
     for entry in entries:
         entry["uris"] = [url_logins.without_login(uri) for uri in entry["uris"]]

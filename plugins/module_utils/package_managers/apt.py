@@ -44,6 +44,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     failed_sources,
     host_files,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.apt_lists import AptLists
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import SourceFailures
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
@@ -288,7 +289,7 @@ class Apt:
         sources = apt_sources.read_files(self._root)
         system = platform.read(self._root, os.uname().machine)
         arch = _ARCHES.get(system["arch"], system["arch"])
-        origin = apt_sources.recorded_origin(self._root)
+        origin = apt_sources.recorded_origin(self._root, self._run)
         try:
             family = "ubuntu" if system["family"] == "ubuntu" else "debian"
             codename = system["codename"] or ""
@@ -339,7 +340,14 @@ class Apt:
         gone = {file.path for file in files}
         remaining = {path: text for path, text in apt_sources.read_files(self._root).items() if path not in gone}
         place = os.path.join(self._root, _LISTS.lstrip("/"))
-        for name in apt_view.stale_lists(listing(self._root, _LISTS), files, remaining):
+        with workspace() as directory:
+            # apt no longer reads the removed entries, but still knows the names of their lists.
+            texts = {file.path: (file.content or b"").decode("utf-8", "surrogateescape") for file in files}
+            sources = {path: text for path, text in texts.items() if apt_view.is_source(path)}
+            options = apt_failures.excluding({**remaining, **sources}, [], _arch(), directory)
+            lists = AptLists(self._run, options)
+            stale = apt_view.stale_lists(listing(self._root, _LISTS), files, remaining, lists)
+        for name in stale:
             os.unlink(os.path.join(place, name))
 
     # --- the packages ---------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import os
 import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_selection
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_lists, apt_selection
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.apt_selection import Target
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import FailedSource
 
@@ -68,7 +68,7 @@ def _cells(line: str) -> list[str]:
 def _printed(files: dict[str, str], arch: str, root: str) -> dict[Target, Target]:
     """Return the targets by the texts that apt prints for them."""
     known = apt_selection.targets(files, arch)
-    mirrors = {Target(uri, one.suite): one for one in known for uri in apt_selection.mirrors(one.uri, root)}
+    mirrors = {Target(uri, one.suite): one for one in known for uri in apt_lists.mirrors(one.uri, root)}
     return {**mirrors, **{one: one for one in known}}
 
 

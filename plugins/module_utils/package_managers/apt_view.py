@@ -14,12 +14,11 @@ import shutil
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError, View
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.apt_lists import AptLists
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 _APT = "/etc/apt"
 _LISTS = "/var/lib/apt/lists"
-# apt writes these characters of a URL as codes in the names of package lists.
-_QUOTED = re.compile(r"[\\|{}\[\]<>\"^~_=!@#$%&*\x00-\x20\x7f]")
 
 
 def create(root: str, directory: str, files: list[File]) -> View:
@@ -70,18 +69,22 @@ def environment(view: View) -> dict[str, str]:
     return {"APT_CONFIG": f"{os.path.dirname(view.options[1])}/first.conf"}
 
 
-def stale_lists(names: list[str], removed: list[File], remaining: dict[str, str]) -> list[str]:
+def stale_lists(
+    names: list[str], removed: list[File], remaining: dict[str, str], lists: AptLists | None = None
+) -> list[str]:
     """Select the names of package lists that only removed entries of repositories use.
 
-    The content of a removed file is its text before the removal. `remaining` has the texts of the other sources.
+    The content of a removed file is its text before the removal. `remaining` has the texts of the other sources, and
+    `lists` knows the names of the lists of all of them.
     """
+    lists = lists or AptLists(None)
     gone = {
         stem
         for file in removed
         if file.content is not None and is_source(file.path)
-        for stem in _stems(file.path, file.content.decode("utf-8", "surrogateescape"))
+        for stem in _stems(file.path, file.content.decode("utf-8", "surrogateescape"), lists)
     }
-    kept = {stem for path, text in remaining.items() for stem in _stems(path, text)}
+    kept = {stem for path, text in remaining.items() for stem in _stems(path, text, lists)}
     return [name for name in names if _has_stem(name, gone) and not _has_stem(name, kept)]
 
 
@@ -92,17 +95,9 @@ def is_source(path: str) -> bool:
     )
 
 
-def _stems(path: str, text: str) -> set[str]:
+def _stems(path: str, text: str, lists: AptLists) -> set[str]:
     entries = [entry for entry in apt_sources.parse(path, text) if entry["enabled"]]
-    return {list_stem(uri, suite) for entry in entries for uri in entry["uris"] for suite in entry["suites"]}
-
-
-def list_stem(uri: str, suite: str) -> str:
-    """Return the prefix of the names of the package lists of a suite."""
-    bare = re.sub(r"^[a-z+-]+:/*(?:[^/@]*@)?", "", uri).rstrip("/")
-    # A suite that ends with a slash is a path below the URL.
-    path = f"{bare}/{suite.lstrip('/')}" if suite.endswith("/") else f"{bare}/dists/{suite}/"
-    return _QUOTED.sub(lambda found: f"%{ord(found.group()):02x}", path).replace("/", "_")
+    return {lists.stem(uri, suite) for entry in entries for uri in entry["uris"] for suite in entry["suites"]}
 
 
 def _has_stem(name: str, stems: set[str]) -> bool:

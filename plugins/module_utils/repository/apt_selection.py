@@ -9,11 +9,9 @@ import re
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources
 
 _STANZA = re.compile(r"(?:^(?!\s*$).*(?:\n|$))+", re.MULTILINE)
-_LIST_LINE = re.compile(r"^\s*([a-z][a-z0-9+.-]*:/[^\s#]*)", re.MULTILINE)
 
 
 class Target(NamedTuple):
@@ -42,13 +40,6 @@ def targets(files: dict[str, str], arch: str = "") -> dict[Target, set[str]]:
                 for uri, suite in _pairs(entry):
                     found.setdefault(target(uri, suite, arch), set()).add(path)
     return found
-
-
-def mirrors(uri: str, root: str = "/") -> list[str]:
-    """Return the URLs in a mirror list on the host. apt names them in its messages instead of the list."""
-    path = re.sub(r"^mirror\+file:/+", "/", uri)
-    text = read_text(root, path) if path != uri else ""
-    return [found.rstrip("/") for found in _LIST_LINE.findall(text or "")]
 
 
 def without(files: dict[str, str], failed: set[Target], arch: str = "") -> dict[str, str]:

@@ -14,6 +14,7 @@ import re
 from typing import Callable, NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_lists
 
 # The pockets of a release: suffixes of the codename in a suite.
 _POCKETS = ("", "-updates", "-security", "/updates", "-backports", "-backports-sloppy", "-proposed-updates")
@@ -159,16 +160,20 @@ def add_components(
     return {path: _insert(files[path], changes) for path, changes in additions.items()}
 
 
-def recorded_origin(root: str = "/") -> Origin:
-    """Return a function that returns the ``Origin`` in the Release file that apt downloaded for a URL and a suite."""
-    lists = os.path.join(root, "var/lib/apt/lists")
+def recorded_origin(root: str = "/", run: apt_lists.Run | None = None) -> Origin:
+    """Return a function that returns the ``Origin`` in the Release file that apt downloaded for a URL and a suite.
+
+    Before the first download, the URLs in a mirror list on the host count. `run` asks apt for the names of the files of
+    sources without a web server, such as mirror lists and directories.
+    """
+    place = os.path.join(root, "var/lib/apt/lists")
+    lists = apt_lists.AptLists(run)
 
     def origin(uri: str, suite: str) -> str | None:
-        bare = re.sub(r"^(?:[a-z+]+:)?/*", "", uri).rstrip("/")
-        stem = f"{bare}/dists/{suite}".replace("_", "%5f").replace("/", "_")
-        for name in (f"{stem}_InRelease", f"{stem}_Release"):
+        stem = lists.stem(uri, suite)
+        for name in (f"{stem}InRelease", f"{stem}Release"):
             try:
-                with open(os.path.join(lists, name), encoding="utf-8", errors="replace") as handle:
+                with open(os.path.join(place, name), encoding="utf-8", errors="replace") as handle:
                     for line in handle:
                         if line.startswith("Origin:"):
                             return line.partition(":")[2].strip()
@@ -176,9 +181,16 @@ def recorded_origin(root: str = "/") -> Origin:
                             break
             except OSError:
                 continue
-        return None
+        return _origin_of(apt_lists.mirrors(uri, root))
 
     return origin
+
+
+def _origin_of(mirrors: list[str]) -> str | None:
+    """Return the ``Origin`` of the archive that all URLs of a mirror list look like, or None."""
+    return next(
+        (one.origin for one in _ARCHIVES.values() if mirrors and all(_looks_like(one, uri) for uri in mirrors)), None
+    )
 
 
 def _read(path: str) -> str | None:

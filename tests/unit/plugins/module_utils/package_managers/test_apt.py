@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import apt_view, dpkg_state, simulation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dpkg_state, simulation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt import Apt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt_command import reason
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
@@ -26,6 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     View,
     item,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_lists
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 FILES = Path(__file__).parent / "files"
@@ -514,7 +515,7 @@ def test_an_unknown_name_is_not_offered_but_other_errors_are_reported(host: Host
     ],
 )
 def test_names_of_package_lists(uri: str, suite: str, stem: str) -> None:
-    assert apt_view.list_stem(uri, suite) == stem
+    assert apt_lists.list_stem(uri, suite) == stem
 
 
 def test_forget_removes_only_the_lists_of_the_removed_entry(host: Host) -> None:
