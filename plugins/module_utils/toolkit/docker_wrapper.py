@@ -16,6 +16,7 @@ import ctypes
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,8 +76,13 @@ LARGEST_SPECIFICATION = 8 * 1024 * 1024
 # Names of GPUs that can be given to an engine unchecked, because they have no special meaning for it.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._/-]*")
 _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])", re.IGNORECASE)
-_REFUSES_HOOK = re.compile(r"""^\s*mode\s*=\s*["'](cdi|jit-cdi|csv)["']""", re.MULTILINE)
-_SKIPS_DETECTION = re.compile(r"^\s*skip-mode-detection\s*=\s*true\b", re.MULTILINE)
+# Keys of the toolkit's config.toml. Each has a unique name in it.
+_MODE = re.compile(r"""^\s*mode\s*=\s*["'](cdi|jit-cdi|csv)["']""", re.MULTILINE)
+_SKIPS_MODE = re.compile(r"^\s*skip-mode-detection\s*=\s*true\b", re.MULTILINE)
+_NO_CGROUPS = re.compile(r"^\s*no-cgroups\s*=\s*true\b", re.MULTILINE)
+_IGNORES_REQUESTS = re.compile(
+    r"^\s*accept-nvidia-visible-devices-envvar-when-unprivileged\s*=\s*false\b", re.MULTILINE
+)
 _SPEC_KIND = re.compile(r"""^[\s{"']*kind["']?\s*:\s*["']?nvidia\.com/gpu["'\s,]*$""", re.MULTILINE)
 _SPEC_NAME = re.compile(r"""(?:^|[-{,\s])["']?name["']?\s*:\s*["']?([A-Za-z0-9][A-Za-z0-9:._-]*)""", re.MULTILINE)
 
@@ -86,7 +92,7 @@ Parsed = collections.namedtuple("Parsed", "options image")
 Gpu = collections.namedtuple("Gpu", "uuid name pci minor has_mig parent")
 Inventory = collections.namedtuple("Inventory", "driver cuda gpus")
 # What docker says about its engine. `cdi`: the names of the CDI devices of kind nvidia.com/gpu.
-Engine = collections.namedtuple("Engine", "version cdi is_local")
+Engine = collections.namedtuple("Engine", "version cdi is_local is_rootless")
 # What the host has. `inventory`: None if NVML does not answer.
 Host = collections.namedtuple("Host", "engine inventory has_hook volume nodes")
 
@@ -152,7 +158,13 @@ def verb(words):
 def parse(words, start):
     """Return the options after the verb, and the position of the image."""
     options, position, is_certain = scan(words, start, VALUES, FLAGS, LETTERS)
-    return Parsed(options, position if is_certain and position < len(words) else None)
+    if is_certain:
+        return Parsed(options, position if position < len(words) else None)
+    # The next word may be the value of the option that is not known, or the image. So all options count that may be
+    # options: they can only restrict the GPUs.
+    for after in (position, position + 1):
+        options += parse(words, after).options
+    return Parsed(options, None)
 
 
 def names_gpus(options):
@@ -321,11 +333,19 @@ def read_engine(info, hostname, address):
     """Return the engine that `docker info` describes. `address`: that of the engine, if the user gave one."""
     version = tuple(map(int, re.findall(r"\d+", str(info.get("ServerVersion") or ""))[:2]))
     is_local = not is_remote(address) and info.get("Name") in (None, hostname)
+    is_rootless = "name=rootless" in [str(option) for option in info.get("SecurityOptions") or []]
     devices = [str(device.get("ID")) for device in info.get("DiscoveredDevices") or [] if isinstance(device, dict)]
     known = {name[len(KIND) + 1 :] for name in devices if name.startswith(f"{KIND}=")}
     for directory in info.get("CDISpecDirs") or [] if is_local else []:
         known |= read_specifications(str(directory))
-    return Engine(version, frozenset(known), is_local)
+    return Engine(version, frozenset(known), is_local, is_rootless)
+
+
+def hook_accepts(config, *, is_rootless):
+    """Return whether NVIDIA's hook with this config.toml gives GPUs to the containers of --gpus."""
+    refuses = (_MODE.search(config) and not _SKIPS_MODE.search(config)) or _IGNORES_REQUESTS.search(config)
+    # A rootless engine must not change device cgroups. Without a change, a container of others cannot open a GPU.
+    return not refuses and bool(_NO_CGROUPS.search(config)) == is_rootless
 
 
 def read_specifications(directory):
@@ -346,7 +366,12 @@ def _has_kind(text):
 
 
 def read_file(path):
-    """Return the text of a file, without bytes that are no UTF-8. Empty: it cannot be read."""
+    """Return the text of a file, without bytes that are no UTF-8. Empty: it cannot be read.
+
+    A pipe, such as --env-file <(command) has, can be read only once, and docker reads it.
+    """
+    if not os.path.isfile(path):
+        return ""
     try:
         with open(path, encoding="utf-8", errors="ignore") as file:
             return file.read(LARGEST_SPECIFICATION)
@@ -446,8 +471,8 @@ def observe(docker, options, environment):
     if not engine.is_local:
         return Host(engine, None, False, None, ())
     inventory, config = Nvml().inventory(), read_file(TOOLKIT_CONFIG)
-    refuses = _REFUSES_HOOK.search(config) and not _SKIPS_DETECTION.search(config)
-    has_hook = any(os.access(os.path.join(place, HOOK), os.X_OK) for place in HOOK_DIRECTORIES) and not refuses
+    has_hook = any(os.access(os.path.join(place, HOOK), os.X_OK) for place in HOOK_DIRECTORIES)
+    has_hook = has_hook and hook_accepts(config, is_rootless=engine.is_rootless)
     path = os.path.join(VOLUMES, inventory.driver) if inventory and inventory.driver else ""
     nodes = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
     # Only root may have written what a container gets as its driver.
@@ -479,10 +504,18 @@ def with_gpus(docker, words, environment):
     return [*words[:after], *options, *words[after:]]
 
 
+def inherited():
+    """Return the variables of the user. In the C locale, Python changes LC_CTYPE for its own children."""
+    with open("/proc/self/environ", "rb") as file:
+        return dict(item.partition(b"=")[::2] for item in file.read().split(b"\0") if b"=" in item)
+
+
 def main():
     """Replace this process with docker, so that signals and the exit status are docker's."""
     docker = os.environ.get("NV_DOCKER", "").split() or ["docker"]
     try:
+        if os.path.realpath(shutil.which(docker[0]) or "") == os.path.realpath(__file__):
+            raise WrapperError(f"{docker[0]} is this program itself. Set NV_DOCKER to the path of Docker's program.")
         words = with_gpus(docker, sys.argv[1:], os.environ)
     except WrapperError as error:
         # The format of nvidia-docker 1.0.
@@ -497,7 +530,7 @@ def main():
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execvp(docker[0], [*docker, *words])
+        os.execvpe(docker[0], [*docker, *words], inherited())
     except OSError as error:
         sys.stderr.write(f"{sys.argv[0]}: {docker[0]}: {error.strerror}. Install Docker, or set NV_DOCKER.\n")
         raise SystemExit(126 if isinstance(error, PermissionError) else 127) from None

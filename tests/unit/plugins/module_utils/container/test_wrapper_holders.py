@@ -80,7 +80,7 @@ def inspected(options: list[str]) -> dict[str, Any]:
 )
 @pytest.mark.parametrize("way", ["hook", "cdi"])
 def test_containers_of_nvidia_docker_hold_their_gpus(way: str, selected: str, expected: set[str]) -> None:
-    engine = wrapper.Engine((28, 3), DEVICES if way == "cdi" else frozenset(), True)
+    engine = wrapper.Engine((28, 3), DEVICES if way == "cdi" else frozenset(), True, False)
     inventory = wrapper.Inventory("580.95.05", (13, 0), GPUS)
     host = wrapper.Host(engine, inventory, way == "hook", None, ())
     made = inspected(wrapper.access(selected.split(), host, None))
@@ -92,7 +92,7 @@ def test_containers_of_nvidia_docker_hold_their_gpus(way: str, selected: str, ex
 @pytest.mark.parametrize(("selected", "expected"), [("0", {UUIDS[0]}), ("2 1", {UUIDS[1], UUIDS[2]})])
 def test_containers_with_the_volume_hold_their_gpus(selected: str, expected: set[str]) -> None:
     inventory = wrapper.Inventory("580.95.05", (13, 0), GPUS)
-    engine = wrapper.Engine((20, 10), frozenset(), True)
+    engine = wrapper.Engine((20, 10), frozenset(), True, False)
     host = wrapper.Host(engine, inventory, False, "/volumes/580.95.05", ("/dev/nvidiactl", "/dev/nvidia-uvm"))
     made = inspected(wrapper.access(selected.split(), host, {"NVIDIA_VISIBLE_DEVICES": "all"}))
     for state in (docker("20.10.24"), docker("20.10.24", default_runtime="nvidia")):

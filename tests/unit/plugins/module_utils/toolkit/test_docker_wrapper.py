@@ -32,13 +32,13 @@ VOLUME = "/var/lib/gpufleet/volumes/nvidia_driver/580.95.05"
 
 def host(**changes: Any) -> Host:
     """Return a host with Docker 28, but without anything that gives GPUs to containers."""
-    engine = Engine((28, 3), frozenset(), True)
+    engine = Engine((28, 3), frozenset(), True, False)
     values = {"engine": engine, "inventory": WHOLE, "has_hook": False, "volume": None, "nodes": ("/dev/nvidiactl",)}
     return Host(**{**values, **changes})
 
 
 def engine(*cdi: str, version: tuple[int, ...] = (28, 3), is_local: bool = True) -> Engine:
-    return Engine(version, frozenset(cdi), is_local)
+    return Engine(version, frozenset(cdi), is_local, False)
 
 
 # --- the arguments ---
@@ -107,6 +107,27 @@ def test_image_is_found_only_if_its_place_is_certain(line: str, image: str | Non
     words = ["run", *line.split()]
     position = wrapper.parse(words, 1).image
     assert (None if position is None else words[position]) == image
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("--gpus 1 IMAGE", True),
+        ("--rm --gpus=1 IMAGE", True),
+        ("--device nvidia.com/gpu=0 IMAGE", True),
+        ("--device=nvidia.com/gpu=all IMAGE", True),
+        ("IMAGE train.py --gpus 4", False),
+        ("--device /dev/fuse IMAGE", False),
+        # The user's choice counts even if the place of the image is not certain.
+        ("--brand-new --gpus 1 IMAGE", True),
+        ("--brand-new value --gpus 1 IMAGE", True),
+        ("--brand-new value -Z value --gpus 1 IMAGE", True),
+        ("--brand-new value IMAGE train.py --gpus 4", False),
+        ("--brand-new IMAGE train.py --gpus 4", False),
+    ],
+)
+def test_gpus_that_the_user_gives_are_recognized(line: str, expected: bool) -> None:
+    assert wrapper.names_gpus(wrapper.parse(["run", *line.split()], 1).options) is expected
 
 
 def test_every_option_of_docker_is_in_one_table() -> None:
@@ -367,5 +388,31 @@ def test_specifications_name_the_devices_of_an_engine(tmp_path: Path) -> None:
 )
 def test_engine_is_local_by_its_address_and_its_name(name: str | None, address: str, is_local: bool) -> None:
     assert wrapper.read_engine({"Name": name, "ServerVersion": "20.10.24+dfsg1"}, "here", address) == Engine(
-        (20, 10), frozenset(), is_local
+        (20, 10), frozenset(), is_local, False
     )
+
+
+@pytest.mark.parametrize(
+    ("config", "rootless", "expected"),
+    [
+        ("", False, True),
+        ("[nvidia-container-runtime]\nmode = \"auto\"\n", False, True),
+        ("[nvidia-container-runtime]\nmode = \"cdi\"\n", False, False),
+        ("[nvidia-container-runtime]\nmode = \"jit-cdi\"\n", False, False),
+        ("#mode = \"cdi\"\n", False, True),
+        ("[nvidia-container-runtime-hook]\nskip-mode-detection = true\n[x]\nmode = \"cdi\"\n", False, True),
+        ("[nvidia-container-cli]\nno-cgroups = true\n", False, False),
+        ("[nvidia-container-cli]\nno-cgroups = true\n", True, True),
+        ("[nvidia-container-cli]\n#no-cgroups = true\n", True, False),
+        ("accept-nvidia-visible-devices-envvar-when-unprivileged = false\n", False, False),
+        ("accept-nvidia-visible-devices-envvar-when-unprivileged = true\n", False, True),
+    ],
+)  # fmt: skip
+def test_hook_that_refuses_requests_is_not_used(config: str, rootless: bool, expected: bool) -> None:
+    assert wrapper.hook_accepts(config, is_rootless=rootless) is expected
+
+
+def test_rootless_engine_is_recognized() -> None:
+    info = {"Name": "here", "SecurityOptions": ["name=seccomp,profile=builtin", "name=rootless"]}
+    assert wrapper.read_engine(info, "here", "").is_rootless
+    assert not wrapper.read_engine({**info, "SecurityOptions": None}, "here", "").is_rootless

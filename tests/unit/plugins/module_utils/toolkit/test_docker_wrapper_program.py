@@ -40,7 +40,7 @@ elif "pull" in words and "run" not in words:
     state["images"][words[-1]] = state["registry"][words[-1]]
     json.dump(state, open(here + "/state.json", "w"))
 else:
-    sys.stdout.write(state.get("output", ""))
+    sys.stdout.write(state.get("output", "") or sys.stdin.read())
     sys.exit(state.get("status", 0))
 """
 UNIVERSAL = {"Labels": None, "Env": ["PATH=/usr/bin:/bin"]}
@@ -74,17 +74,18 @@ class Desk:
         path.chmod(0o755)
         self.program.chmod(0o755)
 
-    def start(self, *words: str, **variables: str) -> subprocess.Popen[str]:
+    def start(self, *words: str, stdin: Any = subprocess.DEVNULL, **variables: str) -> subprocess.Popen[str]:
         (self.directory / "state.json").write_text(json.dumps(self.state), encoding="utf-8")
         path = f"{self.directory}{os.pathsep}{os.environ['PATH']}"
         known = {name: value for name, value in self.lab.env.items() if not name.startswith(("NV_", "DOCKER_"))}
         return subprocess.Popen(
             [str(self.program), *words],
             env={**known, "PATH": path, **variables},
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
+            errors="surrogateescape",
         )
 
     def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -265,3 +266,49 @@ def test_interrupted_question_ends_the_program_without_a_traceback(desk: Desk) -
 def test_python_reads_no_module_of_the_user(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('hijacked')")
     assert desk.last("run", "img", PYTHONPATH=str(tmp_path)) == ["run", "--gpus", "all", "img"]
+
+
+def test_input_of_the_user_is_for_the_container(desk: Desk) -> None:
+    process = desk.start("run", "-i", "img", stdin=subprocess.PIPE)
+    assert process.communicate("a line\n", timeout=60)[0] == "a line\n"
+    assert [call[1] for call in desk.calls] == ["info", "image", "run"]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"A": "b c", "NV_GPU": "0", "E": "", "B": os.fsdecode(b"\xff")},
+        # In the C locale, Python sets LC_CTYPE for its children.
+        {"LC_ALL": "", "LANG": "C", "LC_CTYPE": ""},
+        {"LC_ALL": "", "LANG": "C", "LC_CTYPE": "C.UTF-8"},
+    ],
+)
+def test_variables_of_the_user_arrive_as_they_are(desk: Desk, variables: dict[str, str]) -> None:
+    (desk.directory / "docker").write_text('#!/bin/sh\n[ "$1" = info ] && exit 1\nexec env -0\n', encoding="utf-8")
+    process = desk.start("run", "img", **variables)
+    output, _errors = process.communicate(timeout=60)
+    given = dict(item.split("=", 1) for item in output.split("\0") if item)
+    assert {name: given.get(name) for name in variables} == variables
+
+
+def test_pipe_with_variables_is_left_for_docker(desk: Desk) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"NVIDIA_VISIBLE_DEVICES=1\n")
+    os.close(writer)
+    with os.fdopen(reader):
+        path = f"/proc/{os.getpid()}/fd/{reader}"
+        assert desk.last("run", "--env-file", path, "img")[1:3] == ["--gpus", "all"]
+        assert os.read(reader, 100) == b"NVIDIA_VISIBLE_DEVICES=1\n"
+
+
+def test_file_with_variables_selects_gpus(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "variables").write_text("NVIDIA_VISIBLE_DEVICES=1\n")
+    given = desk.last("run", "--env-file", str(tmp_path / "variables"), "img")
+    assert given[1:3] == ["--gpus", f'"device={desk.uuids[1]}"']
+
+
+def test_link_from_docker_to_the_program_is_an_error_and_no_loop(desk: Desk) -> None:
+    (desk.directory / "docker").unlink()
+    (desk.directory / "docker").symlink_to(desk.program)
+    done = desk.run("run", "img")
+    assert (done.returncode, "docker is this program itself" in done.stderr) == (1, True)

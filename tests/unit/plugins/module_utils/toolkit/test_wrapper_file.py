@@ -136,7 +136,7 @@ def test_program_is_plain_python_of_the_standard_library() -> None:
         for name in ([node.module] if isinstance(node, ast.ImportFrom) else [])
         + ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [])
     }
-    known = {"__future__", "collections", "ctypes", "json", "os", "re", "signal", "subprocess", "sys", "time"}
+    known = {"__future__", "collections", "ctypes", "json", "os", "re", "shutil", "signal", "subprocess", "sys", "time"}
     assert imported <= known
     # Ansible must not take a part of the text for a template.
     assert not [mark for mark in ("{{", "{%", "{#") if mark in TEXT]
