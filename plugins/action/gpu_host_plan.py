@@ -8,17 +8,16 @@ The documentation is in plugins/modules/gpu_host_plan.py. The decisions are in m
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-import yaml
 from ansible import constants as C
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
+from ansible.plugins.loader import become_loader, connection_loader
 
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
 
@@ -46,6 +45,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import (
     facts_program,
     host_program,
     host_python,
+    role_data,
 )
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import controller_binding
 
@@ -53,9 +53,6 @@ OBSERVE = "gpufleet.hosts.gpu_host_info"
 TRANSACTION = "gpufleet.hosts.package_transaction"
 FACTS = "gpufleet.hosts.nvidia_gpu_facts"
 
-_ROLES = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "roles")
-# The C loader is much faster.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SPEC = {
     "parts": {"type": "list", "elements": "str", "choices": list(site_plan.PARTS), "default": []},
     "requires_root": {"type": "bool", "default": False},
@@ -77,6 +74,10 @@ _FACTS_OPTIONS = {
 _PROGRAM = "observe.program"
 _FACTS_WITH_BINDING = facts_program.with_binding(_FACTS_OPTIONS, controller_binding())
 host_program.prepare(_PROGRAM, _FACTS_WITH_BINDING[1] if _FACTS_WITH_BINDING else {})
+role_data.read_before_fork()
+# Each of these processes would read the documentation of the plugins for connections again, also those of later tasks.
+for _loader, _name in (connection_loader, C.DEFAULT_TRANSPORT), (become_loader, C.DEFAULT_BECOME_METHOD):
+    _loader.get(_name, class_only=True)
 # Requests with checks of their own, besides those of `variables.read`.
 _READERS = {
     "nvidia_driver": driver_request.read,
@@ -135,7 +136,12 @@ class ActionModule(ActionBase):
         if options["adopt"]:
             adopted = self._adopt(host, values, options)
             selected = adopted.parts
-        parts = self._parts(host, values, selected)
+        # If nothing acts, fails or asks with the facts of the observation's program, this plan is final.
+        parts = self._parts(host, values, selected, facts=self._facts)
+        final = self._facts is not None and site_plan.needs_facts(host, values, parts)
+        final = final and not any(part.acts or part.errors or part.query for part in parts.values())
+        if self._facts is not None and not final:
+            parts = self._parts(host, values, selected)
         can_change = options["first_plan"] and not self._task.check_mode and host["uid"] == 0
         can_wait = host["package_state"]["busy"] and can_change
         if can_wait and any(part.acts or part.errors for part in parts.values()):
@@ -157,7 +163,7 @@ class ActionModule(ActionBase):
         facts = None
         if options["first_plan"] and not errors and site_plan.needs_facts(host, values, parts):
             facts = self._gpu_facts(host)
-            parts = self._parts(host, values, selected, facts=facts)
+            parts = parts if final else self._parts(host, values, selected, facts=facts)
         notes = [*notes, *site_report.leftover_notes(host, parts)]
         self._fail_if_impossible(host, parts, options, notes)
         result = {
@@ -351,19 +357,11 @@ class ActionModule(ActionBase):
         known: package_queries.Known | None = None,
         facts: dict[str, Any] | None = None,
     ) -> dict[str, site_plan.Part]:
-        key = host["os"]["key"] or ""
         known = known or self._known
         context = site_plan.Context(
             host=host,
             values=values,
-            platforms={
-                "nvidia_driver": _data("nvidia_driver", f"{key}.yml", "__nvidia_driver_platform"),
-                "nvidia_persistenced": _data("nvidia_persistenced", "platforms.yml", "__nvidia_persistenced_packages"),
-                "container_engine": _data("container_engine", "platforms.yml", "__container_engine_platforms"),
-                "nvidia_container_toolkit": _data(
-                    "nvidia_container_toolkit", "platforms.yml", "__nvidia_container_toolkit_platforms"
-                ),
-            },
+            platforms=role_data.platforms(host["os"]["key"]),
             is_controller=controller.is_controller(host, self._connection.transport, *_identity()),
             versions=known.answer.get("versions"),
             streams=known.answer.get("streams"),
@@ -468,16 +466,6 @@ def _message(result: Mapping[str, Any]) -> str:
     """Return the error of a module. An old Python ends with a syntax error before it can report its version."""
     text = " ".join(str(part).strip() for part in (result.get("msg"), result.get("module_stderr")) if part)
     return f"{_PYTHON_REQUIRED} {text}" if _OLD_PYTHON.search(text) else text
-
-
-@lru_cache(maxsize=64)
-def _data(role: str, file: str, name: str) -> Any:
-    """Return a variable of a role's data, or None if the role has no such file."""
-    try:
-        with open(os.path.join(_ROLES, role, "vars", file), encoding="utf-8") as stream:
-            return yaml.load(stream, Loader=_LOADER)[name]
-    except FileNotFoundError:
-        return None
 
 
 @lru_cache(maxsize=1)

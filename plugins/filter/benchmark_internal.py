@@ -11,6 +11,10 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
+
+kept_bytecode.use()
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import chart, host, report, request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.figures import BenchmarkValueError

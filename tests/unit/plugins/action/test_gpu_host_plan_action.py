@@ -188,6 +188,32 @@ def test_one_program_reads_the_host_and_its_gpus(host, program):
     assert (program.given["facts"]["gather_subset"], program.given["check_mode"]) == (["!all"], False)
 
 
+def test_a_converged_host_is_planned_once(host, program, monkeypatch):
+    planned = []
+    plan = site_plan.plan
+    monkeypatch.setattr(site_plan, "plan", lambda *given: planned.append(given) or plan(*given))
+    program.answer = {"host": converged(), "facts": {"changed": False, "ansible_facts": FACTS}}
+    assert host.run()["acting"] == []
+    assert len(planned) == 1
+
+
+FAILED = {PERSISTENCED: {**running(PERSISTENCED), "active_state": "failed"}}
+
+
+@pytest.mark.parametrize("gpu", [{}, {"persistence_mode": False}])
+@pytest.mark.parametrize(
+    "there", [converged(), converged(services=FAILED), bare(), converged(driver={"loaded": None}), busy(bare())]
+)
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_facts_of_the_program_and_of_the_module_lead_to_the_same_plan(host, program, there, gpu, check_mode):
+    facts = {"changed": False, "ansible_facts": {**FACTS, "nvidia_gpus": [{**FACTS["nvidia_gpus"][0], **gpu}]}}
+    host.facts, results = facts, []
+    for given in (facts, None):
+        program.answer = {"host": there, "facts": given}
+        results.append(host.run(check_mode=check_mode))
+    assert results[0] == results[1]
+
+
 @pytest.mark.parametrize("facts", [None, {"failed": True, "msg": "no pynvml", "nvml_binding_missing": True}, "text"])
 def test_facts_that_the_program_lacks_are_read_by_their_module(host, program, facts):
     program.answer = {"host": converged(), "facts": facts}
