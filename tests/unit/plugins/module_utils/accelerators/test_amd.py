@@ -125,9 +125,10 @@ def test_each_partition_of_a_gpu_is_a_device(host, high_bits):
     assert found.vendor["reason"] == "KFD shows 1 GPU and 8 partitions."
 
 
-def test_a_container_with_one_partition_sees_its_number_on_the_host(host):
+@pytest.mark.parametrize("high_bits", [False, True])
+def test_a_container_with_one_partition_sees_its_number_on_the_host(host, high_bits):
     tree = host()
-    tree.gpu("0000:27:00.0", 129, unique_id=ID, partitions=8, mode="CPX")
+    tree.gpu("0000:27:00.0", 129, unique_id=ID, partitions=8, mode="CPX", high_bits=high_bits)
     hidden = {f"/nodes/{node}/properties": errno.EPERM for node in (2, 3, 5, 6, 7, 8, 9)}
     assert only(read(tree, hidden))["stable_id"] == f"{ID}/2"
 
@@ -318,7 +319,9 @@ def test_a_newer_card_has_only_the_input_of_its_power_sensor(host):
     assert (device["power_w"], device["unread"]) == (99.5, {})
 
 
-@pytest.mark.parametrize("content", ["", "9" * 5000, "1_0", "٣", "-1", "NaN", "\x00", "12 34", "1" * 19])
+@pytest.mark.parametrize(
+    "content", ["", pytest.param("9" * 5000, id="long"), "1_0", "٣", "-1", "NaN", "\x00", "12 34", "1" * 19]
+)
 @pytest.mark.parametrize("name", ["mem_info_vram_total", "gpu_busy_percent"])
 def test_hostile_numbers_are_no_measurements(host, name, content):
     tree = host()
@@ -344,6 +347,16 @@ def test_hostile_texts_stay_on_one_line_or_are_left_out(host):
     assert (device["stable_id"], device["firmware"], device["driver_version"]) == ("0000:05:00.0", None, tree.kernel)
     assert device["partition"]["mode"] is None
     assert device["utilization_percent"] is None
+    assert {"stable_id", "firmware", "partition"} <= set(device["unread"])
+    assert all(text.isprintable() for text in device["unread"].values())
+
+
+def test_an_old_kernel_without_domains_is_understood(host):
+    tree = host()
+    tree.gpu("0001:05:00.0", 128, unique_id=ID)
+    path = tree.path / KFD / "2/properties"
+    path.write_text(path.read_text().replace("domain 1\n", ""))
+    assert only(read(tree))["pci_address"] == "0001:05:00.0"
 
 
 def test_the_same_unique_id_twice_is_an_error(host):

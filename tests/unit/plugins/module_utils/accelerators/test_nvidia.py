@@ -59,7 +59,8 @@ def test_the_subsets_give_a_value_for_every_key(host):
         ("/dev/dri/card0", "card"),
         ("/dev/dri/renderD128", "render"),
     ]
-    assert first["links"]["fabric"] == second["links"]["fabric"] is not None
+    assert first["links"]["fabric"] is not None
+    assert first["links"]["fabric"] == second["links"]["fabric"]
     assert (first["stable_id_kind"], state["state"], state["devices"]) == ("uuid", "ready", 2)
     json.dumps(first)
 
@@ -111,6 +112,13 @@ def test_a_gpu_that_nvml_does_not_show_is_a_device(host):
         "0000:5f:00.0": "reserved",
         "0000:60:00.0": "excluded",
     }
+
+
+def test_a_gpu_without_address_could_be_any_function(host):
+    tree, facts = host({"gpus": [{"model": "T4", "count": 2}]})
+    facts["nvidia_gpus"][1].update(pci_bus_id=None, uuid=None)
+    devices = convert(tree, facts)[0]
+    assert [(one["index"], one["stable_id"] is None) for one in devices] == [(0, False), (1, True)]
 
 
 def test_facts_with_few_keys_are_converted(tmp_path):
