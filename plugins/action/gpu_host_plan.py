@@ -34,6 +34,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import controller
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import dnf_excludes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adoption as site_adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import package_queries
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
@@ -226,6 +227,7 @@ class ActionModule(ActionBase):
             errors += [f"{answer} Nothing was changed."] if is_refused else []
         if errors:
             shown = package_queries.changes_of_failed(host["uid"], parts, removals=not is_refused)
+            errors = dnf_excludes.explained(errors, self._known.answer.get("hidden") or {})
             raise Failure(" ".join(errors), errors=errors, notes=notes, changes=shown)
 
     def _adopt(self, host: dict[str, Any], values: dict[str, dict[str, Any]], options: dict[str, Any]) -> Adoption:

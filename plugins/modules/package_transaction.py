@@ -421,6 +421,13 @@ versions:
   type: dict
   returned: with O(query), O(query_streams) or O(query_dependencies)
   sample: {agent: ["2.4.1-1", "2.4.0-1"]}
+hidden:
+  description: >-
+    The packages in O(query) that a repository has, but that dnf's configuration hides, each with a sentence that names
+    the line and its file.
+  type: dict
+  returned: with O(query), if there are such packages
+  sample: {agent: "The repositories have agent, but dnf hides it because of exclude=a* in /etc/dnf/dnf.conf."}
 streams:
   description: The available streams of each module in O(query_streams).
   type: dict

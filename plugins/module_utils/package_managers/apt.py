@@ -74,6 +74,7 @@ class Apt:
     ) -> None:
         """Use `run` for all programs. `root` is only for tests without apt. `predicted` replaces dpkg's database."""
         self.failures = failures or SourceFailures()
+        self.hidden: dict[str, str] = {}
         # Options that hide the host's repositories that cannot be read.
         self._readable: tuple[str, ...] = ()
         self._exit = contextlib.ExitStack()

@@ -168,6 +168,8 @@ class Backend(Protocol):
     # The repositories that `view` and `apply` could not read, and what the transaction needs. `view` fails if one of
     # these failed. The later methods do not use the others that failed.
     failures: SourceFailures
+    # The packages that `offers` did not return only because the configuration hides them, each with a sentence.
+    hidden: dict[str, str]
 
     def wait(self) -> None:
         """Wait until no other program uses the package manager. Raise BusyError after the lock timeout."""

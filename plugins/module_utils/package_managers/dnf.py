@@ -39,7 +39,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     package_file,
     unsolved,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import failed_sources, host_files, openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
+    dnf_excludes,
+    failed_sources,
+    host_files,
+    openpgp,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import SourceFailures
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
@@ -74,6 +79,7 @@ class Dnf:
         self._timeout = lock_timeout
         self._is_checked = False
         self.failures = SourceFailures()
+        self.hidden: dict[str, str] = {}
 
     # --- locks and interrupted runs -------------------------------------------------------------------------------
 
@@ -257,7 +263,18 @@ class Dnf:
 
     def offers(self, names: list[str], view: View) -> dict[str, list[str]]:
         """Return the available versions by package, newest first, including those of packages that modules hide."""
-        return offers.read("dnf", names, self._run, view.options)
+        found = offers.read("dnf", names, self._run, view.options)
+        lost = [name for name in names if not found.get(name)]
+        hiding = self._exclude_lines() if lost else []
+        if hiding:
+            every = offers.read("dnf", lost, self._run, [*view.options, "--disableexcludes=all"])
+            known = {name for name, versions in every.items() if versions and not found.get(name)}
+            self.hidden.update({name: dnf_excludes.cause(name, hiding) for name in sorted(known)})
+        return found
+
+    def _exclude_lines(self) -> list[dnf_excludes.ExcludeLine]:
+        files = {dnf_excludes.CONFIGURATION: read_text(self._root, dnf_excludes.CONFIGURATION) or ""}
+        return dnf_excludes.lines({**files, **self._repository_files()})
 
     def dependencies(self, names: list[str], view: View) -> dict[str, dict[str, str]]:
         """Return nothing: only apt is asked."""
@@ -302,7 +319,9 @@ class Dnf:
         rc, out, err = self._run(command[0], stdin=command[1])
         if dnf_command.failed(rc, out, err, simulated=True):
             error = dnf_command.error(dnf_command.title(steps), rc, out, err)
-            raise PackageManagerError(f"{error} {unsolved(steps)}")
+            hiding = self._exclude_lines()
+            hidden = [dnf_excludes.cause(name, hiding) for name in dnf_excludes.filtered(f"{out}\n{err}") if hiding]
+            raise PackageManagerError(" ".join([*hidden, str(error), unsolved(steps)]))
         if dnf_command.ABORTED not in out + err:
             return []
         versions = {(one.name, one.arch): one.version for one in packages}

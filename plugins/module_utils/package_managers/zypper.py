@@ -60,6 +60,7 @@ class Zypper:
         self._repositories = zypper_repositories.Repositories(root)
         self._lock_timeout = lock_timeout
         self.failures = SourceFailures()
+        self.hidden: dict[str, str] = {}
         # The option that hides the host's repositories that cannot be read.
         self._readable: tuple[str, ...] = ()
         self._exit = contextlib.ExitStack()

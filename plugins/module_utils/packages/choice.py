@@ -107,6 +107,8 @@ def _unavailable(item: Item, offered: list[str], backend: Backend, view: View) -
             f"The repositories do not contain {item}. Available versions of {item.name}: {', '.join(offered[:10])}. "
             "Request one of them, or add a repository."
         )
+    if item.name in backend.hidden:
+        return backend.hidden[item.name]
     # The error may be in the first letters of a short name.
     start = item.name[: max(2, min(4, len(item.name) - 2))]
     known = backend.offers([f"{start}*"], view)

@@ -168,7 +168,10 @@ class Question:
 
 
 def query(request: Request, question: Question, backend: Backend, journal: Journal) -> dict[str, Any]:
-    """Return the available `versions` of packages, the `streams` of modules, and the `dependencies` of packages."""
+    """Return the available `versions` of packages, the `streams` of modules, and the `dependencies` of packages.
+
+    `hidden` has the packages that only the configuration of the package manager hides, each with a sentence.
+    """
     files = _with_keys(plan(request, backend, journal), backend, journal)
     backend.failures.needed = _needed(request, backend.name)
     with workspace() as directory:
@@ -179,6 +182,7 @@ def query(request: Request, question: Question, backend: Backend, journal: Journ
             "versions": versions,
             "streams": backend.streams(question.streams, view) if question.streams else {},
             "dependencies": backend.dependencies(question.dependencies, view) if question.dependencies else {},
+            **({"hidden": backend.hidden} if backend.hidden else {}),
         }
 
 

@@ -38,7 +38,7 @@ _DEPENDS_ON = {
 class Known:
     """What is known from the package manager of a host."""
 
-    # Its results by name: versions, streams, dependencies.
+    # Its results by name: versions, streams, dependencies, hidden.
     answer: dict[str, Any] = dataclasses.field(default_factory=dict)
     # Why the query of a part failed, by part.
     unanswered: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -96,7 +96,7 @@ def by_sources(parts: Mapping[str, Part]) -> list[dict[str, Part]]:
 
 def _merged(known: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answers to two queries as one. The second query only has further packages."""
-    names = ("versions", "streams", "dependencies")
+    names = ("versions", "streams", "dependencies", "hidden")
     return {name: {**(known.get(name) or {}), **(answer.get(name) or {})} for name in names}
 
 

@@ -759,6 +759,19 @@ def test_the_discovered_python_is_kept_for_later_tasks(host, monkeypatch):
     assert host.facts_variables["ansible_facts"]["discovered_interpreter_python"] == "/usr/bin/python3.12"
 
 
+def test_a_failed_plan_names_the_line_that_hides_a_package(host, monkeypatch):
+    """Advice for a missing package would not help."""
+    execute = host.execute
+    hidden = {"docker-ce": "The repositories have docker-ce, but dnf hides it because of exclude=docker*."}
+    empty = {"changed": False, "versions": {}, "streams": {}, "hidden": hidden}
+    monkeypatch.setattr(
+        host, "execute", lambda module_name, **more: empty if module_name == QUERY else execute(module_name, **more)
+    )
+    result = host.run(bare(gpus=()), variables={"container_engine_version": "28.5"})
+    assert result["failed"]
+    assert hidden["docker-ce"] in result["msg"]
+
+
 def test_a_failed_plan_has_the_warnings_of_the_query(host, monkeypatch):
     """A repository that could not be read may be why no engine was found."""
     execute = host.execute

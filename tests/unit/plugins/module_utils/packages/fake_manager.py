@@ -91,6 +91,7 @@ class FakeManager:
     # The packages that provide virtual names.
     virtual: dict[str, list[str]] = field(default_factory=dict)
     failures: SourceFailures = field(default_factory=SourceFailures)
+    hidden: dict[str, str] = field(default_factory=dict)
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
