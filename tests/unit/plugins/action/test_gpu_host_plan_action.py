@@ -763,10 +763,13 @@ def test_a_failed_plan_names_the_line_that_hides_a_package(host, monkeypatch):
     """Advice for a missing package would not help."""
     execute = host.execute
     hidden = {"docker-ce": "The repositories have docker-ce, but dnf hides it because of exclude=docker*."}
-    empty = {"changed": False, "versions": {}, "streams": {}, "hidden": hidden}
-    monkeypatch.setattr(
-        host, "execute", lambda module_name, **more: empty if module_name == QUERY else execute(module_name, **more)
-    )
+
+    def answer(module_name, module_args, **more):
+        if module_name != QUERY:
+            return execute(module_name, module_args, **more)
+        return {"changed": False, "versions": {name: [] for name in module_args["query"]}, "hidden": hidden}
+
+    monkeypatch.setattr(host, "execute", answer)
     result = host.run(bare(gpus=()), variables={"container_engine_version": "28.5"})
     assert result["failed"]
     assert hidden["docker-ce"] in result["msg"]
