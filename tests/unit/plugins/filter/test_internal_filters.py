@@ -14,6 +14,7 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.filter import (
     aws_internal,
+    benchmark_internal,
     cuda_internal,
     driver_internal,
     engine_internal,
@@ -25,6 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.filter import (
 FOLDER = Path(cuda_internal.__file__).parent
 MODULES = (
     aws_internal,
+    benchmark_internal,
     cuda_internal,
     driver_internal,
     engine_internal,
