@@ -371,7 +371,8 @@ host:
           the state of its unit, and C(answers) whether a plugin listens.
         - C(volumes) has the volumes of the plugin that Docker knows, or null if its database cannot be read.
           C(containers) has the containers that use the plugin or a runtime other than Docker's.
-        - C(keys) has the files with an expired copy of NVIDIA's key, and C(saved) what a migration has saved.
+        - C(keys) has the files with an expired copy of NVIDIA's key, C(saved) what an unfinished migration
+          has saved, and C(copies) whether each copy is C(equal) to its file, C(different), or its file is C(gone).
       type: dict
       sample: {files: [/etc/docker/plugins/nvidia-docker.spec], answers: false, volumes: [nvidia_driver_375.66]}
     cri_files:

@@ -409,7 +409,8 @@ class NvidiaDocker(TypedDict):
     """What nvidia-docker 1 and 2 left on the host, besides packages and repositories.
 
     `files`: files and directories of nvidia-docker 1.0. `hooks`: files with OCI hooks. `answers`: whether a plugin
-    listens. `volumes`: the volumes of the plugin that Docker knows, None if unknown. `saved`: what a migration saved.
+    listens. `volumes`: the volumes of the plugin that Docker knows, None if unknown. `saved`: what an unfinished
+    migration saved, and in `copies` whether each copy is that of its file: equal, different, or gone.
     """
 
     files: list[str]
@@ -421,6 +422,7 @@ class NvidiaDocker(TypedDict):
     containers: list[OldContainer]
     keys: list[OldKey]
     saved: list[str]
+    copies: dict[str, str]
 
 
 class UnattendedUpgrades(TypedDict):

@@ -131,6 +131,14 @@ class Docker:
         """Remove the named volume and keep its directory."""
         self._call("DELETE", "/volumes/" + quote(name, safe=""))
 
+    def inspect(self, identifier: str) -> dict | None:
+        """Describe a container, or return None if it does not exist."""
+        return self._call("GET", f"/containers/{quote(identifier, safe='')}/json", missing=None)
+
+    def remove_container(self, identifier: str) -> None:
+        """Remove a container that does not run, and keep its volumes."""
+        self._call("DELETE", f"/containers/{quote(identifier, safe='')}")
+
     def users(self, name: str, directory: str) -> list[str]:
         """Return the containers, running or not, that mount the volume or its directory."""
         users = []

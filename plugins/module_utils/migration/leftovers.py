@@ -21,6 +21,8 @@ if t.TYPE_CHECKING:
 # The packages with a file of their own, and those whose newer versions are empty.
 PLUGIN, WRAPPER = "nvidia-docker", "nvidia-docker2"
 RUNTIME = ("nvidia-container-runtime", "nvidia-container-runtime-hook")
+REMEDY = "To remove all of this, set nvidia_container_toolkit_migrate to true and run playbook gpufleet.hosts.site"
+RUN = "Playbook gpufleet.hosts.site removes all of this, and its plan says what stays and why"
 _DATABASE = "volumes/metadata.db"
 _SECONDS = 15  # How long Docker waits for a plugin that does not answer: moby/moby, pkg/plugins/client.go.
 
@@ -63,6 +65,12 @@ def texts(host: Host) -> list[str]:
         for key in seen["keys"]
     ]
     return found
+
+
+def notes(host: Host, *, migrates: bool = False) -> list[str]:
+    """Return the texts with the remedy. `migrates`: whether the user has asked for the migration."""
+    found = texts(host)
+    return [*found[:-1], f"{found[-1]}. {RUN if migrates else REMEDY}"] if found else []
 
 
 def _packages(host: Host) -> list[str]:
@@ -182,11 +190,14 @@ def _runtime(host: Host) -> list[str]:
 def _repositories(host: Host) -> list[str]:
     found = []
     for source in old_sources.of_host(host):
-        if source.clashes:
-            found.append(
+        if source.why == old_sources.CLASH:
+            text = (
                 f"{source.file} has an entry for {source.url} with another Signed-By than a second entry, so apt reads "
                 "no repository at all (Conflicting values set for option Signed-By)"
             )
+        elif source.why == old_sources.EXPIRED:
+            text = f"{source.file} has an entry for {source.url}, which apt rejects because its copy of the key expired"
         else:
-            found.append(f"{source.file} has the old repository {source.url}, which gets no newer toolkit")
+            text = f"{source.file} has the old repository {source.url}, which gets no newer toolkit"
+        found.append(text)
     return found

@@ -37,11 +37,22 @@ SPECIFICATIONS = (
     "/usr/lib/docker/plugins/nvidia-docker.json",
 )
 SOCKETS = (f"{DATA}/nvidia-docker.sock", "/run/docker/plugins/nvidia-docker.sock")
-_UNITS = tuple(f"{folder}/systemd/system/{UNIT}" for folder in ("/etc", "/usr/lib", "/lib"))
+UNITS = tuple(f"{folder}/systemd/system/{UNIT}" for folder in ("/etc", "/usr/lib", "/lib"))
 _SETTINGS = ("/etc/default/nvidia-docker", "/etc/init/nvidia-docker.conf")
 _PROGRAMS = ("/usr/bin/nvidia-docker-plugin", "/usr/local/bin/nvidia-docker-plugin")
 HOOKS = ("/etc/containers/oci/hooks.d", "/usr/share/containers/oci/hooks.d", "/usr/libexec/oci/hooks.d")
 OLD_PACKAGES = ("nvidia-docker", "nvidia-docker2", "nvidia-container-runtime", "nvidia-container-runtime-hook")
+# The files of package nvidia-docker, which a purge removes.
+OF_PACKAGE = (*UNITS[1:], *_SETTINGS, "/usr/bin/nvidia-docker-plugin")
+# The files that a purge of old packages deletes with the user's changes, and their copies.
+KEPT = {
+    owned.DAEMON_JSON: owned.MIGRATION_DAEMON_JSON,
+    "/etc/nvidia-container-runtime/config.toml": f"{owned.MIGRATION}/config.toml",
+}
+RECORD = f"{owned.MIGRATION}/files.json"
+# The state of a copy against its file.
+EQUAL, DIFFERENT, GONE = "equal", "different", "gone"
+_LARGEST = 1024 * 1024
 _LARGEST_DATABASE = 64 * 1024 * 1024
 
 
@@ -49,7 +60,7 @@ def read(root: str, host: dict[str, Any], run: Run) -> NvidiaDocker | None:
     """Return the traces, or None without any. `host` is the observation so far."""
     docker = os.path.join(root, host["docker_data"]["root"].lstrip("/"))
     database = read_bytes(docker, "volumes/metadata.db", _LARGEST_DATABASE) or b""
-    paths = (*SPECIFICATIONS, *SOCKETS[1:], DATA, *_UNITS, *_SETTINGS, *_PROGRAMS)
+    paths = (*SPECIFICATIONS, *SOCKETS[1:], DATA, *UNITS, *_SETTINGS, *_PROGRAMS)
     files = _distinct(root, [path for path in paths if exists(root, path)])
     hooks = [
         f"{folder}/{name}"
@@ -60,10 +71,11 @@ def read(root: str, host: dict[str, Any], run: Run) -> NvidiaDocker | None:
     packages = [name for name in OLD_PACKAGES if name in host["packages"]]
     removed = [name for name in OLD_PACKAGES if name in host["package_state"]["config_files"]]
     has_user = f"\n{DRIVER}:" in "\n" + (read_text(root, "/etc/passwd") or "")
-    saved = listing(root, owned.MIGRATION)
+    saved = [name for name in listing(root, owned.MIGRATION) if not owned.MIGRATION_CONTAINERS.endswith(f"/{name}")]
     # Deleted pages of the database keep their text, so this is only a reason to read it.
-    is_known = DRIVER.encode() in database
-    if not (files or hooks or packages or removed or has_user or saved or is_known or old_sources.of_host(host)):
+    volumes = _volumes(database) if DRIVER.encode() in database else []
+    has_volumes = volumes != []
+    if not (files or hooks or packages or removed or has_user or saved or has_volumes or old_sources.of_host(host)):
         return None
     state = services.read([UNIT], run).get(UNIT) or {}
     return {
@@ -71,11 +83,12 @@ def read(root: str, host: dict[str, Any], run: Run) -> NvidiaDocker | None:
         "hooks": hooks,
         "has_user": has_user,
         "service": {name: state.get(name) for name in ("load_state", "active_state", "unit_file_state")},
-        "answers": any(_answers(os.path.join(root, path.lstrip("/"))) for path in SOCKETS),
-        "volumes": _volumes(database) if is_known else [],
+        "answers": any(answers(os.path.join(root, path.lstrip("/"))) for path in SOCKETS),
+        "volumes": volumes,
         "containers": _containers(docker),
         "keys": old_keys.read(root, time.time()),
         "saved": saved,
+        "copies": {path: state for path in KEPT if (state := _copy_state(root, path))},
     }
 
 
@@ -87,7 +100,16 @@ def _distinct(root: str, paths: list[str]) -> list[str]:
     return list(found.values())
 
 
-def _answers(path: str) -> bool:
+def _copy_state(root: str, path: str) -> str | None:
+    """Compare a file with its copy. Without a complete copy, the migration saves the file again."""
+    copy = read_bytes(root, KEPT[path], _LARGEST)
+    if copy is None or path not in _json(root, RECORD):
+        return None
+    current = read_bytes(root, path, _LARGEST)
+    return GONE if current is None else EQUAL if current == copy else DIFFERENT
+
+
+def answers(path: str) -> bool:
     """Return whether a program listens on a socket."""
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     client.settimeout(1)

@@ -24,14 +24,17 @@ _NEW = re.compile(r"//nvidia\.github\.io/libnvidia-container/(?:stable|experimen
 _OWN = owned.repository_entry(owned.CONTAINER_TOOLKIT_REPOSITORY_ID, "apt")
 
 
+OLD, CLASH, EXPIRED = "old", "clash", "expired"
+
+
 class Source(NamedTuple):
-    """An entry to remove: its file, its place in the file, its address, and whether it only clashes with another."""
+    """An entry to remove: its file, its place in the file, its address, and why."""
 
     file: str
     # The line of apt's entry, or the section of dnf's and zypper's.
     place: int | str
     url: str
-    clashes: bool = False
+    why: str = OLD
 
 
 def is_old(url: str | None) -> bool:
@@ -40,18 +43,69 @@ def is_old(url: str | None) -> bool:
 
 
 def of_host(host: Any) -> list[Source]:
-    """Return the old entries, and all entries of today's repository if apt rejects them together."""
+    """Return the old entries, and entries of today's repository that apt rejects: they clash, or their key expired."""
     entries = (host.get("apt") or {}).get("sources", [])
     clashing = _clashing(entries)
+    expired = {key["path"] for key in (host.get("nvidia_docker") or {}).get("keys", [])}
+    has_trusted = any(path.startswith("/etc/apt/trusted.gpg") for path in expired)
     found = []
     for entry in entries:
         urls = [url for url in entry["uris"] if is_old(url)]
         if urls:
             found.append(Source(entry["file"], entry["line"], urls[0]))
-        elif entry["file"] != _OWN and any((url.rstrip("/"), suite) in clashing for url, suite in _targets(entry)):
-            found.append(Source(entry["file"], entry["line"], entry["uris"][0], clashes=True))
+        elif entry["file"] == _OWN or not entry["enabled"] or not any(map(_NEW.search, entry["uris"])):
+            continue
+        elif any((url.rstrip("/"), suite) in clashing for url, suite in _targets(entry)):
+            found.append(Source(entry["file"], entry["line"], entry["uris"][0], CLASH))
+        elif entry["signed_by"] in expired or (has_trusted and not entry["signed_by"]):
+            found.append(Source(entry["file"], entry["line"], entry["uris"][0], EXPIRED))
     rpm = [entry for entry in host.get("repositories") or [] if is_old(entry["url"])]
     return found + [Source(entry["file"], entry["id"], entry["url"]) for entry in rpm]
+
+
+def whole_files(host: Any, sources: list[Source]) -> list[str]:
+    """Return the files that have no other entries."""
+    places = {(source.file, source.place) for source in sources}
+    others = {
+        *(
+            entry["file"]
+            for entry in (host.get("apt") or {}).get("sources", [])
+            if (entry["file"], entry["line"]) not in places
+        ),
+        *(entry["file"] for entry in host.get("repositories") or [] if (entry["file"], entry["id"]) not in places),
+    }
+    return sorted({source.file for source in sources} - others)
+
+
+def without(host: Any, sources: list[Source]) -> Any:
+    """Return the observation without these entries."""
+    places = {(source.file, source.place) for source in sources}
+    found = dict(host)
+    if host.get("apt"):
+        rest = [entry for entry in host["apt"]["sources"] if (entry["file"], entry["line"]) not in places]
+        found["apt"] = {**host["apt"], "sources": rest}
+    found["repositories"] = [
+        entry for entry in host.get("repositories") or [] if (entry["file"], entry["id"]) not in places
+    ]
+    return found
+
+
+def text_without(path: str, text: str, places: list[Any]) -> str:
+    """Return the text of a file without these entries, and without the comments directly above an entry of dnf."""
+    lines = text.splitlines(keepends=True)
+    if path.endswith(".list"):
+        return "".join(line for number, line in enumerate(lines, start=1) if number not in places)
+    kept, is_kept = [], True
+    for number, line in enumerate(lines, start=1):
+        if path.endswith(".sources"):
+            # An entry ends at an empty line.
+            is_kept = number not in places and (is_kept or not line.strip())
+            if not line.strip() and not (kept and kept[-1].strip()):
+                continue
+        elif line.strip().startswith("[") and line.strip().endswith("]"):
+            is_kept = line.strip()[1:-1] not in places
+        kept += [line] if is_kept else []
+    return "".join(kept)
 
 
 def _targets(entry: dict[str, Any]) -> list[tuple[str, str]]:

@@ -85,7 +85,7 @@ def judge(
         notes.append(_no_gpus(host))
     notes += _excluded(host)
     notes += _unknown_licenses(facts)
-    notes += leftovers.texts(host)
+    notes += leftovers.notes(host, migrates=(toolkit or toolkit_request.Request()).migrate)
     notes += registered_runtimes.foreign(host) if host["nvidia"]["gpus"] else []
     notes += _narrow_links(facts, pcie_width)
     notes += _notes(host, facts)

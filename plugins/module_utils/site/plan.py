@@ -421,11 +421,17 @@ def _volume(context: Context, parts: Mapping[str, Part]) -> Part:
         return Part(plan=options)
     driver = _plan_of(parts, "nvidia_driver")
     upcoming = driver.get("next_loaded", host["driver"]["loaded"])
-    if upcoming and upcoming != (host["driver"]["loaded"] or host["driver"]["on_disk"]):
-        # The prediction is for another version.
+    prediction = host["driver_volume"]
+    # The volume of nvidia-docker 1.0 has the same name.
+    migrates = (
+        prediction
+        and prediction["error"]
+        and _plan_of(parts, "nvidia_container_toolkit").get("migration", {}).get("volumes")
+    )
+    if upcoming and (migrates or upcoming != (host["driver"]["loaded"] or host["driver"]["on_disk"])):
+        # The prediction is for another version or another volume.
         changes = [_new_volume(host, options, upcoming)]
         return Part(plan={**options, "changes": changes}, acts=True, changes=changes)
-    prediction = host["driver_volume"]
     if prediction is None or not upcoming:
         return Part(plan=options, reasons=["no NVIDIA driver is loaded"])
     library = host["driver"]["library"]
@@ -441,8 +447,7 @@ def _volume(context: Context, parts: Mapping[str, Part]) -> Part:
     has_engine_changes = "container_engine" in parts and parts["container_engine"].acts
     error = None if installs or has_engine_changes else prediction["error"]
     # The packages bring the files back that the volume has and the host lacks.
-    undone = prediction["surplus"] if installs else []
-    changes = [action for action in prediction["actions"] if action not in undone]
+    changes = [name for name in prediction["actions"] if not installs or name not in prediction["surplus"]]
     return Part(
         plan={**options, "changes": changes},
         acts=bool(prediction["changed"] or prediction["error"] or installs),

@@ -47,9 +47,9 @@ def _entry(host: str, result: Mapping[str, Any] | None) -> dict[str, Any]:
 def leftover_notes(host: Host, parts: Mapping[str, Part]) -> list[str]:
     """Return what nvidia-docker left on the host. A part that migrates the host names it in its own changes."""
     part = parts.get("nvidia_container_toolkit")
-    if part is None or part.plan.get("migration"):
+    if part is None or (part.plan.get("migration") or {}).get("changes"):
         return []
-    return [f"{capitalized(text)}." for text in leftovers.texts(host)]
+    return [f"{capitalized(text)}." for text in leftovers.notes(host)]
 
 
 def table(entries: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -41,6 +41,7 @@ class Transaction:
     """The options of module package_transaction that depend on the host."""
 
     install: list[str] = dataclasses.field(default_factory=list)
+    purge: list[str] = dataclasses.field(default_factory=list)
     hold: list[str] = dataclasses.field(default_factory=list)
     release: list[str] = dataclasses.field(default_factory=list)
     repositories: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)

@@ -13,7 +13,9 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, disruptions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import plan as migration_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     cdi_refresh,
@@ -62,6 +64,8 @@ class Plan:
     wrapper: wrapper_file.WrapperFile = dataclasses.field(default_factory=wrapper_file.WrapperFile)
     # The runtime in containerd and CRI-O.
     cri: cri_plan.Plan = dataclasses.field(default_factory=cri_plan.Plan)
+    # What removes the rest of nvidia-docker 1 and 2.
+    migration: migration_plan.Migration = dataclasses.field(default_factory=migration_plan.Migration)
     problems: list[str] = dataclasses.field(default_factory=list)
     reason: str = ""
     has_secrets: bool = False
@@ -91,10 +95,15 @@ def plan(
     change in this run. `cdi_waits` and `cdi_changed`: see `cdi_refresh`. `restart_policy`: that of role
     container_engine. `cdi_program` returns the digest of the program of own_cdi, or None.
     """
+    result = Plan()
+    if request.migrate:
+        result.migration = migration_plan.plan(host, remove_containers=request.migrate_remove_containers)
+        host = migration_plan.after(host, result.migration)
     packages = package_plan.plan(host, request, platforms, versions)
-    result = Plan(packages.version, packages.source, problems=list(packages.problems), query=packages.query)
-    reasons = list(packages.reasons)
-    work = packages.transaction
+    work = _with_old_packages(packages, result.migration)
+    result.version, result.source, result.query = packages.version, packages.source, packages.query
+    result.problems = list(packages.problems)
+    reasons = [*result.migration.reasons, *packages.reasons]
     if work and not packages.problems:
         result.transaction, result.packages = work, work.install
         result.adds_hook = package_plan.UNIT[0] not in package_plan.found_on(host)
@@ -148,9 +157,10 @@ def plan(
     result.problems += result.own_cdi.problems
     reasons += result.own_cdi.reasons
     reasons += _wrapper(result, host, engines, wanted=request.wrapper)
-    result.changes = [*_package_changes(result.transaction), *result.changes]
+    result.changes = [*result.migration.changes, *_package_changes(result.transaction), *result.changes]
     result.acts = bool(
         result.transaction
+        or result.migration.changes
         or result.config_needed
         or result.config
         or result.cdi.changes
@@ -163,6 +173,20 @@ def plan(
     reasons += registered_runtimes.foreign(host)
     result.reason = "; ".join(reasons) or f"the toolkit {packages.version} is installed"
     return result
+
+
+def _with_old_packages(
+    packages: package_plan.Packages, migration: migration_plan.Migration
+) -> package_plan.Transaction | None:
+    """Add what the migration removes in the transaction. The query must not read old repositories, either."""
+    files = [{"path": path, "state": "absent"} for path in migration.files]
+    if packages.query and files:
+        packages.query = {**packages.query, "files": files}
+    work = packages.transaction
+    if migration.purge or files:
+        work = work or package_plan.Transaction(keep=list(driver_membership.SELECTORS))
+        work.purge, work.files = list(migration.purge), [*work.files, *files]
+    return work
 
 
 def without_toolkit(
@@ -246,10 +270,11 @@ def _package_changes(work: package_plan.Transaction | None) -> list[str]:
         return []
     parts = (
         ("add repository", [repository["url"] for repository in work.repositories]),
-        ("write", [file["path"] for file in work.files]),
+        ("write", [file["path"] for file in work.files if file["state"] == "present"]),
         ("install", work.install),
         ("hold", work.hold),
         ("release", work.release),
     )
     changes = [f"{verb} {', '.join(names)}" for verb, names in parts if names]
-    return changes or ["finish the interrupted installation of the packages"]
+    is_old = work.purge or work.files  # the migration names them
+    return changes or ([] if is_old else ["finish the interrupted installation of the packages"])

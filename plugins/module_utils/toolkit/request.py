@@ -42,6 +42,8 @@ class Request(repository_variables.RepositoryVariables):
     isolations: list[str] = variable([], choices=("cdi", "device_requests", "runtime"))
     default_runtime: bool = variable(False)
     wrapper: bool = variable(False)
+    migrate: bool = variable(False)
+    migrate_remove_containers: bool = variable(False)
     proof_image: str = variable("", form=_IMAGE, sample="registry.example/tools/debian:12")
 
 

@@ -40,6 +40,19 @@ REGISTERED_WITH_STOPPED_DOCKER = (
 )
 
 
+def _remedy(engine: str, found: volumes.EngineVolume) -> str:
+    if found.driver == "nvidia-docker":
+        return (
+            "It belongs to the volume plugin of nvidia-docker 1.0. Run playbook gpufleet.hosts.site with "
+            f"nvidia_container_toolkit_migrate=true, or remove it ({engine} volume rm {found.name}) when no container "
+            "uses it."
+        )
+    return (
+        f"Remove that volume ({engine} volume rm {found.name}) when no container uses it, or set `driver_volume_path` "
+        "to its directory."
+    )
+
+
 def error_text(error: Exception, path: str) -> str:
     """Return the message for one of `ERRORS`. `path` is the directory for volumes."""
     if isinstance(error, OSError):
@@ -176,8 +189,7 @@ class VolumeRun:
             elif not found.is_bound_to(directory):
                 raise volumes.EngineError(
                     f"{engine.name} already has a different volume {name} ({found.text()} instead of driver local, "
-                    f"device {directory}). Remove that volume ({engine.name} volume rm {name}) when no container uses "
-                    "it, or set `driver_volume_path` to its directory."
+                    f"device {directory}). {_remedy(engine.name, found)}"
                 )
         return unregistered
 

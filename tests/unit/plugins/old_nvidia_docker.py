@@ -88,7 +88,14 @@ def traces(**more: t.Any) -> dict[str, t.Any]:
     """Return an observation of a host with nothing but what `more` has."""
     service = {"load_state": "not-found", "active_state": "inactive", "unit_file_state": None}
     empty: dict[str, t.Any] = dict.fromkeys(("files", "hooks", "volumes", "containers", "keys", "saved"))
-    return {**{name: [] for name in empty}, "has_user": False, "service": service, "answers": False, **more}
+    return {
+        **{name: [] for name in empty},
+        "has_user": False,
+        "service": service,
+        "answers": False,
+        "copies": {},
+        **more,
+    }
 
 
 def host(packages: t.Mapping[str, str] | None = None, key: str = "debian-12", **more: t.Any) -> dict[str, t.Any]:

@@ -121,7 +121,7 @@ def test_host_that_was_not_observed_for_it_has_none() -> None:
     seen = old.host({"nvidia-docker2": "2.6.0-1"})
     assert leftovers.texts(t.cast("t.Any", {**seen, "nvidia_docker": None})) == []
     del seen["nvidia_docker"]
-    assert leftovers.texts(t.cast("t.Any", seen)) == []
+    assert leftovers.notes(t.cast("t.Any", seen)) == []
 
 
 def test_package_nvidia_docker_of_another_version_is_another_package() -> None:
@@ -152,10 +152,12 @@ def test_entries_with_the_same_key_do_not_clash() -> None:
     assert old_sources.of_host(seen) == []
 
 
-def test_plan_names_them_unless_it_removes_them() -> None:
+def test_plan_says_how_to_remove_them_unless_it_does() -> None:
     seen = t.cast("t.Any", old.host(has_user=True, hooks=["/etc/containers/oci/hooks.d/nvidia.json"]))
     first, last = report.leftover_notes(seen, {"nvidia_container_toolkit": Part()})
     assert first.startswith("User nvidia-docker")
-    assert last.startswith("OCI hook /etc/containers/oci/hooks.d/nvidia.json")
-    assert report.leftover_notes(seen, {"nvidia_container_toolkit": Part(plan={"migration": {"steps": [1]}})}) == []
+    assert last.endswith(
+        "To remove all of this, set nvidia_container_toolkit_migrate to true and run playbook gpufleet.hosts.site."
+    )
+    assert report.leftover_notes(seen, {"nvidia_container_toolkit": Part(plan={"migration": {"changes": ["x"]}})}) == []
     assert report.leftover_notes(seen, {"container_engine": Part()}) == []

@@ -126,9 +126,9 @@ def test_data_directory_of_docker_is_followed(tree: Tree) -> None:
 def test_plugin_that_listens_answers(tmp_path, monkeypatch) -> None:
     path = tmp_path / "s"
     monkeypatch.chdir(tmp_path)
-    assert not observed._answers("s")
+    assert not observed.answers("s")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path.name)
         server.listen()
-        assert observed._answers("s")
-    assert not observed._answers("s")
+        assert observed.answers("s")
+    assert not observed.answers("s")

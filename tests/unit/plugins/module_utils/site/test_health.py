@@ -500,3 +500,4 @@ def test_leftovers_of_nvidia_docker_are_notes() -> None:
     assert done["problems"] == []
     (note,) = done["notes"]
     assert note.startswith("User nvidia-docker of the volume plugin exists")
+    assert "set nvidia_container_toolkit_migrate to true" in note

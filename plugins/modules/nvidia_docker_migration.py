@@ -1,0 +1,89 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Carry out steps of the migration from nvidia-docker."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_docker_migration
+short_description: Carry out steps of the migration from nvidia-docker 1 and 2
+version_added: 0.1.0
+author:
+  - gpufleet maintainers (@gpufleet)
+description:
+  - Role C(nvidia_container_toolkit) plans the steps and runs this module. It is not meant for direct use, because the
+    order of the steps protects files and containers.
+  - Each step can be repeated, so a run that was interrupted continues.
+options:
+  steps:
+    description: The steps, as the plan of role C(nvidia_container_toolkit) has them in C(migration).
+    type: list
+    elements: dict
+    required: true
+  docker_host:
+    description: Address of Docker's API.
+    type: str
+    default: unix:///var/run/docker.sock
+attributes:
+  check_mode:
+    description: Says which steps would change something, and changes nothing.
+    support: full
+  diff_mode:
+    description: Returns no diff, because the files can contain passwords. RV(done) has the steps.
+    support: none
+  idempotent:
+    description: A step that has nothing to do changes nothing. The plan contains no such step.
+    support: full
+notes:
+  - Requires root.
+  - The descriptions of removed containers in F(/var/lib/gpufleet/migration/containers) contain their environment
+    variables, so only root can read them.
+"""
+
+EXAMPLES = r"""
+- name: Remove a volume of the volume plugin of nvidia-docker 1.0, even if the plugin is gone
+  gpufleet.hosts.nvidia_docker_migration:
+    steps:
+      - do: remove_volume
+        name: nvidia_driver_375.66
+"""
+
+RETURN = r"""
+done:
+  description: The steps that changed something, or would change it in check mode.
+  returned: success
+  type: list
+  elements: str
+  sample: [remove volume nvidia_driver_375.66]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import runner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import volumes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import apply
+
+
+def main() -> None:
+    """Run the module."""
+    process_state.pin()
+    module = AnsibleModule(
+        argument_spec={
+            "steps": {"type": "list", "elements": "dict", "required": True},
+            "docker_host": {"type": "str", "default": volumes.DOCKER_HOST},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        docker = volumes.Docker(module.params["docker_host"])
+        done = apply.Migrator("/", docker, runner(module), check=module.check_mode).apply(module.params["steps"])
+    except (apply.MigrationError, volumes.EngineError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=bool(done), done=done)
+
+
+if __name__ == "__main__":
+    main()
