@@ -121,8 +121,10 @@ _NO_ITEMS = {
         *("version", "source", "query", "adds_hook", "config_needed", "restart", "problems", "reason", "has_secrets"),
         # The packages to install are in `transaction`. The drift test sets no keys of config.toml.
         *("acts", "changes", "packages", "config", "disruptions"),
+        # Removes what others left. Scenario migration tests it.
+        "migration",
     },
-    "toolkit_transaction": {"release", "repositories", "keep"},
+    "toolkit_transaction": {"purge", "release", "repositories", "keep"},
     "cri": {"later", "changes", "reasons", "problems", "disruptions"},
     "cdi": {
         *("specification", "is_known", "reload", "changes", "reasons"),
