@@ -25,6 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver as site_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import new_volume
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan as toolkit_cri
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
@@ -430,7 +431,7 @@ def _volume(context: Context, parts: Mapping[str, Part]) -> Part:
     )
     if upcoming and (migrates or upcoming != (host["driver"]["loaded"] or host["driver"]["on_disk"])):
         # The prediction is for another version or another volume.
-        changes = [_new_volume(host, options, upcoming)]
+        changes = [new_volume.text(host, options, upcoming)]
         return Part(plan={**options, "changes": changes}, acts=True, changes=changes)
     if prediction is None or not upcoming:
         return Part(plan=options, reasons=["no NVIDIA driver is loaded"])
@@ -454,15 +455,6 @@ def _volume(context: Context, parts: Mapping[str, Part]) -> Part:
         changes=changes,
         errors=[error] if error else [],
     )
-
-
-def _new_volume(host: Host, options: Mapping[str, list[str]], version: str) -> str:
-    expected, is_any = options["expected_engines"], options["engine"] != ["none"]
-    engines = [
-        name for name in ("docker", "podman") if name in expected or (is_any and host["engines"][name]["package"])
-    ]
-    registered = f" and register it with {' and '.join(engines)}" if engines else ""
-    return f"create the driver volume once driver {version} is loaded{registered}"
 
 
 def _proof(context: Context, parts: Mapping[str, Part]) -> Part:

@@ -869,3 +869,12 @@ def test_the_reason_for_the_daemon_does_not_contradict_its_changes_on_a_bare_hos
     assert parts[DRIVER].plan["installs"]
     assert parts[PERSISTENCE].changes
     assert "no known package" not in " ".join(parts[PERSISTENCE].reasons)
+
+
+def test_volume_of_nvidia_docker_is_no_error_if_the_run_removes_it() -> None:
+    error = "docker already has a different volume nvidia_driver_580.95.05"
+    seen = context(converged(driver_volume=prediction(error=error)))
+    for volumes, expected in (([], [error]), (["nvidia_driver_580.95.05"], [])):
+        toolkit = Part(plan={"migration": {"volumes": volumes}})
+        part = site_plan._volume(seen, {TOOLKIT: toolkit})
+        assert (part.errors, part.acts) == (expected, True)
