@@ -462,6 +462,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dn
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     failure_report,
+    foreign_dkms,
     journal,
     package_selector,
     recorded_removal,
@@ -692,6 +693,7 @@ def main() -> None:
         if program is not None:
             warn(module, program)
         text = failure_report.naming_variables(str(error), options["record"])
+        text = " ".join(filter(None, (foreign_dkms.causes(text), text)))
         fail(module, text, is_reading=bool(question or options["rehearse_removals"]) or module.check_mode)
     warn(module, program)
     if not module.check_mode:

@@ -107,12 +107,12 @@ def dkms(root: str) -> list[dict]:
                 for arch in listing(root, f"/var/lib/dkms/{name}/{version}/{release}"):
                     if exists(root, f"/var/lib/dkms/{name}/{version}/{release}/{arch}/module"):
                         kernels[release] = "installed" if f"{release}-{arch}" in installed else "built"
-            failure = _build_failure(root, f"/var/lib/dkms/{name}/{version}/build/make.log")
+            failure = build_failure(root, f"/var/lib/dkms/{name}/{version}/build/make.log")
             found.append({"name": name, "version": version, "kernels": kernels, "failure": failure})
     return found
 
 
-def _build_failure(root: str, log: str) -> dict | None:
+def build_failure(root: str, log: str) -> dict | None:
     """Return the errors of a failed build. DKMS keeps the log in the build directory only after a failure."""
     text = read_text(root, log)
     if text is None:
