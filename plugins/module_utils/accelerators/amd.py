@@ -29,7 +29,9 @@ _WHOLE = "SPX"
 _ONLY_WHOLE = "only the whole GPU has this value, not its partitions"
 _NO_RESPONSE = b"\xff\xff\xff\xff"
 _PCI = "/sys/bus/pci/devices"
+# The devices of partitions except the first. Kernels have used both separators (drivers/gpu/drm/amd/amdxcp).
 _PARTITIONS = "/sys/devices/platform"
+_PARTITION = r"amdgpu_xcp[._][0-9]{1,6}"
 _MIB = 1 << 20
 
 
@@ -152,7 +154,7 @@ class _AmdReader:
         cards: dict[int, str] = {}
         functions: dict[int, str] = {}
         places = {f"{_PCI}/{address}": address for address in self.candidates}
-        for name in self.tree.names(_PARTITIONS, r"amdgpu_xcp_[0-9]{1,6}"):
+        for name in self.tree.names(_PARTITIONS, _PARTITION):
             places[f"{_PARTITIONS}/{name}"] = ""
         for directory, address in places.items():
             card = next(iter(self.tree.names(f"{directory}/drm", r"card[0-9]{1,6}")), "")

@@ -17,10 +17,13 @@ MIB = 1 << 20
 class AmdTree(Tree):
     """A host whose CPUs are KFD nodes 0 and 1, with the driver of the kernel."""
 
-    def __init__(self, root, *, version: str | None = None, loaded: bool = True, kfd: bool = True) -> None:
+    def __init__(
+        self, root, *, version: str | None = None, loaded: bool = True, kfd: bool = True, xcp="amdgpu_xcp_"
+    ) -> None:
         super().__init__(root)
         self.nodes = 0
         self.partitions = 0
+        self.xcp = xcp
         if loaded:
             (self.path / "sys/module/amdgpu").mkdir(parents=True)
             if version:
@@ -76,7 +79,7 @@ class AmdTree(Tree):
         location = bus << 8 | slot << 3 | int(address[-1])
         for number in range(partitions):
             if number:
-                self.drm(f"sys/devices/platform/amdgpu_xcp_{self.partitions}", minor + number, minor + number - 127)
+                self.drm(f"sys/devices/platform/{self.xcp}{self.partitions}", minor + number, minor + number - 127)
                 self.partitions += 1
             node = self.kfd_node(
                 peers=peers,

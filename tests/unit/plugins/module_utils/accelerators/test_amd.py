@@ -108,8 +108,9 @@ def test_a_whole_mi300x_has_every_value(host):
 
 
 @pytest.mark.parametrize("high_bits", [False, True])
-def test_each_partition_of_a_gpu_is_a_device(host, high_bits):
-    tree = host()
+@pytest.mark.parametrize("xcp", ["amdgpu_xcp_", "amdgpu_xcp."])
+def test_each_partition_of_a_gpu_is_a_device(host, high_bits, xcp):
+    tree = host(xcp=xcp)
     tree.gpu("0000:27:00.0", 129, unique_id="00000000000000b2", partitions=8, mode="CPX", high_bits=high_bits)
     tree.gpu("0000:05:00.0", 128, unique_id=ID, mode="SPX", attributes=MEMORY)
     found = read(tree)
