@@ -397,9 +397,12 @@ class Nvml:
             return None
         version, cuda, count = ctypes.create_string_buffer(96), ctypes.c_int(), ctypes.c_uint()
         self._library.nvmlSystemGetDriverVersion(version, 96)
-        self._call("nvmlSystemGetCudaDriverVersion_v2", ctypes.byref(cuda))
+        for name in ("nvmlSystemGetCudaDriverVersion_v2", "nvmlSystemGetCudaDriverVersion"):
+            if self._call(name, ctypes.byref(cuda)):
+                break
         self._library.nvmlDeviceGetCount_v2(ctypes.byref(count))
-        gpus = [gpu for index in range(count.value) for gpu in self._gpu(index)]
+        # A GPU that has no UUID cannot be named.
+        gpus = [gpu for index in range(count.value) for gpu in self._gpu(index) if gpu.uuid]
         self._library.nvmlShutdown()
         supported = (cuda.value // 1000, cuda.value % 1000 // 10) if cuda.value else None
         return Inventory(version.value.decode(errors="replace"), supported, gpus)
@@ -512,6 +515,10 @@ def inherited():
 
 def main():
     """Replace this process with docker, so that signals and the exit status are docker's."""
+    # Python ignores the first two, and docker would inherit that. NVML may hang, so the user must be able to end it.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+        if number != signal.SIGINT or signal.getsignal(number) is signal.default_int_handler:
+            signal.signal(number, signal.SIG_DFL)
     docker = os.environ.get("NV_DOCKER", "").split() or ["docker"]
     try:
         if os.path.realpath(shutil.which(docker[0]) or "") == os.path.realpath(__file__):
@@ -522,13 +529,6 @@ def main():
         moment = time.strftime("%Y/%m/%d %H:%M:%S")
         sys.stderr.write(f"{sys.argv[0]} | {moment} Error: {error}\n")
         raise SystemExit(1) from None
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-        raise
-    # Python ignores these signals, and docker would inherit that.
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
     try:
         os.execvpe(docker[0], [*docker, *words], inherited())
     except OSError as error:

@@ -51,10 +51,10 @@ TOO_NEW = {"Labels": {**FOR_1_0["Labels"], "com.nvidia.cuda.version": "99.0"}, "
 class Desk:
     """A user's environment: docker, the installed program, and its GPUs."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *gpus: dict[str, Any]) -> None:
         self.directory = directory / "bin"
         self.directory.mkdir()
-        self.lab = NvmlLab(directory, {"gpus": [{"model": "T4"}, {"model": "T4"}, {"model": "T4"}]})
+        self.lab = NvmlLab(directory, {"gpus": list(gpus) or [{"model": "T4"}] * 3})
         self.program = directory / "nvidia-docker"
         self.program.write_text(wrapper_file.text(sys.executable), encoding="utf-8")
         self.add("docker")
@@ -65,7 +65,7 @@ class Desk:
         }
         self.uuids = self.lab.python(
             "import pynvml as n; n.nvmlInit(); print(*[n.nvmlDeviceGetUUID(n.nvmlDeviceGetHandleByIndex(i)) "
-            "for i in range(3)])"
+            "for i in range(n.nvmlDeviceGetCount())])"
         ).split()
 
     def add(self, name: str) -> None:
@@ -135,6 +135,25 @@ def test_nv_gpu_selects_gpus_by_their_pci_address(desk: Desk) -> None:
     ).strip()
     for name in (address, address.lower(), address[4:]):
         assert desk.last("run", "img", NV_GPU=name) == ["run", "--gpus", f'"device={desk.uuids[2]}"', "img"]
+
+
+def test_gpu_in_mig_mode_stands_for_its_devices(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {"model": "H100-SXM5-80GB", "mig": ["1g.10gb", "2g.20gb"]}, {"model": "H100-SXM5-80GB"})
+    parts = desk.lab.python(
+        "import pynvml as n; n.nvmlInit(); h = n.nvmlDeviceGetHandleByIndex(0); "
+        "print(*[n.nvmlDeviceGetUUID(n.nvmlDeviceGetMigDeviceHandleByIndex(h, i)) for i in range(2)])"
+    ).split()
+    for names, uuids in (("0", parts), ("0:1 1", [parts[1], desk.uuids[1]]), (parts[0], parts[:1])):
+        given = desk.last("run", "img", NV_GPU=names)
+        assert given == ["run", "--gpus", f'"device={",".join(uuids)}"', "img"]
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetUUID"])
+def test_gpu_that_cannot_be_opened_cannot_be_selected(desk: Desk, call: str) -> None:
+    desk.lab.set({f"gpu.1.return.{call}": 15})
+    done = desk.run("run", "img", NV_GPU="1")
+    assert (done.returncode, "invalid device: 1." in done.stderr) == (1, True), done.stderr
+    assert desk.last("run", "img", NV_GPU="2")[2] == f'"device={desk.uuids[2]}"'
 
 
 def test_unknown_gpu_is_an_error_before_the_start(desk: Desk) -> None:
@@ -260,6 +279,17 @@ def test_interrupted_question_ends_the_program_without_a_traceback(desk: Desk) -
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     _output, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (-signal.SIGINT, "")
+
+
+def test_user_can_end_a_program_that_waits_for_the_driver(desk: Desk) -> None:
+    desk.lab.set({"delay.nvmlInit": 50})
+    process = desk.start("run", "img")
+    while "info" not in [word for call in desk.calls for word in call]:
+        time.sleep(0.1)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _output, errors = process.communicate(timeout=10)
     assert (process.returncode, errors) == (-signal.SIGINT, "")
 
 
