@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import old_sources
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
 
@@ -41,6 +42,27 @@ def packages(host: Host) -> dict[str, str]:
     if not found.get(PLUGIN, "1.").rpartition(":")[2].startswith("1."):
         del found[PLUGIN]
     return found
+
+
+def conflict(host: Host) -> str | None:
+    """Return why apt cannot install the toolkit beside an old package, or None. The packages of rpm replace it.
+
+    The relation Breaks: NVIDIA/nvidia-container-toolkit, packaging/debian/control, from v1.6.0 on.
+    """
+    found = packages(host) if host["os"]["package_manager"] == "apt" else {}
+    old = [f"{name} {found[name]}" for name in RUNTIME if name in found and _is_broken(name, found[name])]
+    if not old:
+        return None
+    both = [f"{WRAPPER} {found[WRAPPER]}", *old] if WRAPPER in found else old
+    return (
+        f"Package nvidia-container-toolkit conflicts with installed packages of nvidia-docker: {', '.join(both)}. "
+        "Nothing was changed. Set nvidia_container_toolkit_migrate to true to replace them, or set "
+        "nvidia_container_toolkit_source to none to keep them."
+    )
+
+
+def _is_broken(name: str, version: str) -> bool:
+    return name != RUNTIME[0] or version_key(version) <= version_key("3.5.0")
 
 
 def conffiles(host: Host) -> list[str]:

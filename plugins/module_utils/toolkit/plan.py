@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, disruptions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import plan as migration_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
@@ -104,7 +105,10 @@ def plan(
     result.version, result.source, result.query = packages.version, packages.source, packages.query
     result.problems = list(packages.problems)
     reasons = [*result.migration.reasons, *packages.reasons]
-    if work and not packages.problems:
+    conflict = leftovers.conflict(host) if packages.query or (work and work.install) else None
+    if conflict and not request.migrate:
+        result.problems.append(conflict)
+    elif work and not packages.problems:
         result.transaction, result.packages = work, work.install
         result.adds_hook = package_plan.UNIT[0] not in package_plan.found_on(host)
         result.has_secrets = own_repository.has_password(work.repositories)

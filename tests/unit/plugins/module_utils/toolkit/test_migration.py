@@ -61,9 +61,25 @@ WRAPPER = {"nvidia-docker2": "2.6.0-1", "nvidia-container-runtime": "3.4.2-1"}
 
 
 def test_without_the_variable_nothing_is_removed() -> None:
-    done = plan(with_sources(host(WRAPPER, {"runtimes": {"nvidia": SHIPPED}}), OLD_LIST), migrate=False)
+    newer = {"nvidia-docker2": "2.14.0-1", "nvidia-container-runtime": "3.13.0-1"}
+    done = plan(with_sources(host(newer, {"runtimes": {"nvidia": SHIPPED}}), OLD_LIST), migrate=False)
     assert done.transaction is not None
-    assert (done.transaction.purge, done.migration.changes, done.options) == ([], [], {})
+    assert (done.problems, done.transaction.purge, done.migration.changes, done.options) == ([], [], [], {})
+
+
+@pytest.mark.parametrize(
+    "packages",
+    [
+        WRAPPER,
+        {"nvidia-container-runtime": "3.5.0-1"},
+        {"nvidia-container-runtime": "2.0.0+docker18.03.1-1", "nvidia-container-runtime-hook": "1.4.0-1"},
+    ],
+)
+def test_packages_that_conflict_with_the_toolkit_are_refused_before_any_change(packages: dict[str, str]) -> None:
+    (problem,) = plan(host(packages), migrate=False).problems
+    assert all(f"{name} {version}" in problem for name, version in packages.items())
+    assert "Set nvidia_container_toolkit_migrate to true" in problem
+    assert plan(host(packages)).problems == []
 
 
 def test_old_packages_are_purged_with_the_installation_and_their_file_is_kept() -> None:
