@@ -56,6 +56,7 @@ def read(tree: sysfs.SysfsTree, functions: list[dict], kernel: str | None, read_
         kernel=kernel,
         bound=[address for address, one in candidates.items() if one["kernel_driver"] == DRIVER],
         undecided=reader.undecided,
+        without_kfd_node=reader.without_kfd_node,
     )
     state, reason = amd_state.decide(devices, others, host)
     skipped = sorted(skipped + others_skipped, key=lambda one: pci.sort_key(one["pci_address"]))
@@ -77,6 +78,7 @@ class _AmdReader:
         self.cards, render_nodes = self._drm()
         self.kfd = amd_topology.read(tree, candidates, render_nodes)
         self.undecided: list[str] = []
+        self.without_kfd_node: list[str] = []
 
     def known_to_kfd(self) -> tuple[list[schema.AcceleratorDevice], list[dict[str, str]]]:
         groups: dict[str, list[amd_topology.AcceleratorKfdNode]] = {}
@@ -141,6 +143,8 @@ class _AmdReader:
                 return "the kernel has no compute driver (KFD), so the GPU cannot compute"
             if self.kfd.hidden:
                 return f"perhaps hidden by the device cgroup of this process: {self.kfd.hidden[0]}"
+            if model is not None:
+                self.without_kfd_node.append(f"{model} {function['address']}")
             return "no KFD node, so not a GPU that computes"
         if os.path.lexists(self.tree.path(f"{_PCI}/{function['address']}/physfn")):
             return "a virtual function for virtual machines"

@@ -13,7 +13,10 @@ KERNEL_LOG = "Check the kernel log for messages of amdgpu"
 
 
 class AcceleratorsAmdHost(NamedTuple):
-    """The driver of a host. `bound`: PCI functions that it drives. `undecided`: functions that may not be GPUs."""
+    """The driver of a host. `bound`: PCI functions that it drives. `undecided`: functions that may not be GPUs.
+
+    `without_kfd_node`: GPUs that should compute, but that KFD did not accept.
+    """
 
     is_loaded: bool
     is_installed: bool
@@ -22,14 +25,19 @@ class AcceleratorsAmdHost(NamedTuple):
     kernel: str | None
     bound: list[str]
     undecided: list[str]
+    without_kfd_node: list[str]
 
 
 def decide(
     found: list[schema.AcceleratorDevice], unbound: list[schema.AcceleratorDevice], host: AcceleratorsAmdHost
 ) -> tuple[str, str]:
     """Return the state and its reason. `found`: GPUs that KFD knows. `unbound`: GPUs that only PCI shows."""
+    refused = ""
+    if host.without_kfd_node:
+        refused = f"KFD does not show {', '.join(host.without_kfd_node)}. {KERNEL_LOG} and kfd."
     if found:
-        return _with_gpus(found, unbound)
+        state, reason = _with_gpus(found, unbound)
+        return state, f"{reason} {refused}".strip()
     hardware = _hardware(unbound, host.undecided)
     if host.is_loaded and host.bound and not host.has_kfd:
         return schema.ERROR, (
@@ -41,6 +49,8 @@ def decide(
             f"The GPUs cannot be read: {host.hidden[0]}. In a container, add /dev/kfd and the render nodes. On a host, "
             "set become: true."
         )
+    if refused:
+        return schema.ERROR, refused
     if not hardware:
         seen = f" {', '.join(host.bound)} has no KFD node, so it does not compute." if host.bound else ""
         return schema.NO_HARDWARE, f"The PCI bus has no AMD GPU that computes.{seen}"

@@ -223,6 +223,18 @@ def test_a_card_without_kfd_node_is_no_gpu(host):
     assert found.vendor["skipped"][0]["reason"] == "no KFD node, so not a GPU that computes"
 
 
+def test_a_data_center_gpu_without_kfd_node_is_a_fault(host):
+    tree = host()
+    tree.function("0000:05:00.0", MI300X, vendor="0x1002", class_id="0x120000", driver="amdgpu")
+    found = read(tree)
+    assert (found.devices, found.vendor["state"]) == ([], "error")
+    assert "MI300X 0000:05:00.0" in found.vendor["reason"] and "kernel log" in found.vendor["reason"]
+    tree.gpu("0000:15:00.0", 129, unique_id=ID)
+    found = read(tree)
+    assert (len(found.devices), found.vendor["state"]) == (1, "ready")
+    assert "MI300X 0000:05:00.0" in found.vendor["reason"]
+
+
 @pytest.mark.parametrize(
     ("damage", "text"),
     [
