@@ -9,7 +9,7 @@ import os
 import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_lists, apt_selection
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_lists, apt_selection, retries
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.apt_selection import Target
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import FailedSource
 
@@ -47,7 +47,7 @@ def failures(out: str, err: str, files: dict[str, str], arch: str, root: str = "
     for found in _RELEASE_FILE.finditer(err):
         for one in (one for one in known if found["url"].startswith(_directories(one))):
             reasons.setdefault(one, found["reason"])
-    return [_failed(one, reasons[one], files) for one in reasons]
+    return [_failed(one, retries.noted(reasons[one], err)) for one in reasons]
 
 
 def offered_by(out: str, files: dict[str, str], arch: str, root: str = "/") -> dict[str, set[str]]:
@@ -88,7 +88,7 @@ def _directories(one: Target) -> tuple[str, ...]:
     return (f"{one.uri}/dists/{one.suite}/", f"{one.uri}/{one.suite}/".replace("//", "/").replace(":/", "://", 1))
 
 
-def _failed(one: Target, reason: str, files: dict[str, str]) -> FailedSource:
+def _failed(one: Target, reason: str) -> FailedSource:
     return FailedSource(
         str(one), url_logins.masked(str(one)), url_logins.masked(reason)[:_MOST], bool(_SECURITY.search(one.suite))
     )

@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import l
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.url_logins import masked
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import FailedSource
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.retries import noted
 
 # dnf reads these directories in this order.
 DIRECTORIES = ("/etc/yum.repos.d", "/etc/yum/repos.d", "/etc/distro.repos.d")
@@ -82,7 +83,7 @@ def failed(out: str, err: str, urls: dict[str, str]) -> list[FailedSource]:
         FailedSource(
             name,
             masked(urls.get(name) or name),
-            masked(details.get(name) or reason),
+            noted(masked(details.get(name) or reason), err),
             bool(_SECURITY.search(name)),
         )
         for name, reason in reasons.items()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import time
 from typing import Any, Callable
 
@@ -18,6 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import run as 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.watched_run import WatchedResult, run_watched
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import download_sources, lock_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.retries import Retries, note
 
 # Roles use their own name as the name of their record.
 _ROLES = ("nvidia_driver", "container_engine", "nvidia_container_toolkit", "cuda_toolkit", "nvidia_persistenced")
@@ -27,6 +29,8 @@ _OPTIONS = {
     "dnf": {"--downloadonly", "--assumeno"},
     "zypper": {"--download-only", "--dry-run"},
 }
+# apt before version 2.3 and dnf succeed without some repositories.
+_LEFT_OUT = re.compile(r"^W: (?:Failed to fetch|Some index files)|^Ignoring repositories:", re.MULTILINE)
 
 
 class StalledError(PackageManagerError):
@@ -64,16 +68,22 @@ def message(argv: list[str], urls: list[str], limits: DownloadLimits) -> str:
     program = f"{argv[0]} {_verb(argv)}"
     source = f" from {' or '.join(urls)}" if urls else ""
     return (
-        f"{program} received no data{source} for {limits.timeout:g} seconds, so it was ended before it changed a "
-        f"package. Check the server, the proxy and the network, or increase {variable(limits.record)}."
+        f"{program} received no data{source} for {limits.timeout:g} seconds, twice, so it was ended before it changed "
+        f"a package. Check the server, the proxy and the network, or increase {variable(limits.record)}."
     )
 
 
-def runner(module: Any, manager: str, limits: DownloadLimits, root: str = "/") -> base_run.Run:
-    """Return a function that runs a program like `base.run.runner`, and raises StalledError if a download stalls."""
+def runner(
+    module: Any, manager: str, limits: DownloadLimits, root: str = "/", retries: Retries | None = None
+) -> base_run.Run:
+    """Return a function that runs a program like `base.run.runner`, and raises StalledError if a download stalls.
+
+    Downloads that fail for a reason that can pass by itself are tried again, and so is the first one that stalls.
+    """
     if limits.timeout < 1:
         raise PackageManagerError(f"{variable(limits.record)} is {limits.timeout:g}, but must be 1 or more.")
     plain = base_run.runner(module)
+    retries = retries or Retries()
 
     def run(
         argv: list[str], environment: dict[str, str] | None = None, stdin: str | None = None
@@ -81,19 +91,43 @@ def runner(module: Any, manager: str, limits: DownloadLimits, root: str = "/") -
         program = process_state.find(argv[0]) if only_downloads(argv) else None
         if program is None:
             return plain(argv, environment=environment, stdin=stdin)
-        result = run_watched(
-            [program, *argv[1:]],
-            process_state.environment(dict(os.environ), environment),
-            limits.timeout,
-            stdin=stdin,
-            waits=waiting(root, manager, limits.lock_timeout),
-        )
-        if result.stalled:
-            urls = _sources(argv, result, lambda more: plain(more, environment=environment)[1], root)
-            raise StalledError(message(argv, urls, limits))
-        return result.rc, result.out, result.err
+
+        def attempt() -> tuple[int, str, str]:
+            nonlocal stalls
+            result = watched()
+            if result.stalled and not stalls:
+                stalls = 1
+                result = watched()
+            if result.stalled:
+                urls = _sources(argv, result, lambda more: plain(more, environment=environment)[1], root)
+                raise StalledError(message(argv, urls, limits))
+            return result.rc, result.out, result.err
+
+        def watched() -> WatchedResult:
+            return run_watched(
+                [program, *argv[1:]],
+                process_state.environment(dict(os.environ), environment),
+                limits.timeout,
+                stdin=stdin,
+                waits=waiting(root, manager, limits.lock_timeout),
+            )
+
+        stalls = 0
+        (rc, out, err), tries = retries.run(attempt, _problem)
+        return rc, out, f"{err.rstrip()}\n{_tried(argv, tries)}" if tries > 1 and _problem((rc, out, err)) else err
 
     return run
+
+
+def _problem(result: tuple[int, str, str]) -> str:
+    """Return the output of a program that failed, or that left out a repository."""
+    rc, out, err = result
+    return f"{err}\n{out}" if rc or _LEFT_OUT.search(f"{err}\n{out}") else ""
+
+
+def _tried(argv: list[str], tries: int) -> str:
+    """Return the line that says how often a command was tried, in the form of its errors."""
+    return f"{'E: ' if argv[0] == 'apt-get' else ''}{note(tries)}\n"
 
 
 def waiting(root: str, manager: str, seconds: float) -> Callable[[set[int]], bool]:

@@ -219,7 +219,7 @@ class Zypper:
         argv = ["zypper", "--xmlout", "--non-interactive", "refresh", *aliases]
         rc, out, err = self._run(argv, environment=self._environment())
         self._check_lock(rc, out, err)
-        failed = zypper_repositories.failed(zypper_output.skipped(out), files)
+        failed = zypper_repositories.failed(zypper_output.skipped(out, err), files)
         needed = {
             one.alias
             for path in self.failures.needed & {*files}

@@ -10,6 +10,7 @@ from html import unescape
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.retries import noted
 
 _TEXT = re.compile(
     r'<message type="\w+">(?P<message>.*?)</message>|<description>(?P<problem>Problem: .*?)</description>', re.DOTALL
@@ -67,14 +68,14 @@ def problems(out: str, err: str) -> str:
     return url_logins.masked("\n".join(useful[-_LIMIT:]))
 
 
-def skipped(out: str) -> dict[str, str]:
+def skipped(out: str, err: str) -> dict[str, str]:
     """Return the repositories that zypper could not refresh, by name or alias, with the reason."""
     found, reason = {}, ""
     for message in _TEXT.finditer(out):
         text = unescape(message["message"] or "")
         name = _SKIPPED.match(text)
         if name:
-            found[name["name"]] = reason
+            found[name["name"]] = noted(reason, err)
         reason = url_logins.masked(" ".join(_CAUSE.findall(text)) or problems(message.group(), ""))
     return found
 

@@ -13,12 +13,19 @@ from ansible.module_utils.urls import open_url
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.retries import Retries, note
 
 _PROXIES = ("http_proxy", "https_proxy")
 
 
 def fetch(
-    url: str, trust: str, proxy: str | None = None, timeout: int = 30, *, login: tuple[str, str] | None = None
+    url: str,
+    trust: str,
+    proxy: str | None = None,
+    timeout: int = 30,
+    *,
+    login: tuple[str, str] | None = None,
+    retries: Retries | None = None,
 ) -> bytes:
     """Download a key file and return its trusted part. Raise an error for any other file.
 
@@ -26,22 +33,29 @@ def fetch(
     """
     username, password = login if login and login[0] else (None, None)
     expected, shown = key_trust.normalized(trust), url_logins.masked(url)
-    try:
-        with _through(proxy):
-            data = open_url(
-                url,
-                timeout=timeout,
-                url_username=username,
-                url_password=password,
-                force_basic_auth=True,
-                # A redirect to another server must not receive the login.
-                unredirected_headers=["Authorization"],
-            ).read(key_trust.LARGEST)
-    except Exception as error:  # urllib raises many types, which mean the same to the user.
+
+    def attempt() -> bytes | Exception:
+        try:
+            with _through(proxy):
+                return open_url(
+                    url,
+                    timeout=timeout,
+                    url_username=username,
+                    url_password=password,
+                    force_basic_auth=True,
+                    # A redirect to another server must not receive the login.
+                    unredirected_headers=["Authorization"],
+                ).read(key_trust.LARGEST)
+        except Exception as error:  # urllib raises many types, which mean the same to the user.
+            return error
+
+    data, tries = (retries or Retries()).run(attempt, lambda found: str(found) if isinstance(found, Exception) else "")
+    if isinstance(data, Exception):
+        about = ". ".join(filter(None, [url_logins.masked(str(data)), note(tries)])).rstrip(".")
         raise key_trust.SigningKeyError(
-            f"The key of the repository could not be downloaded from {shown}: {url_logins.masked(str(error))}. "
+            f"The key of the repository could not be downloaded from {shown}: {about}. "
             "Nothing was changed. Check the URL, the proxy and the network, or set another URL."
-        ) from error
+        ) from data
     return key_trust.trusted_part(data, expected, shown)
 
 

@@ -9,6 +9,7 @@ import hashlib
 import http.server
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -28,11 +29,22 @@ def load(name: str) -> list[dict]:
     return yaml.safe_load((TASKS / name).read_text(encoding="utf-8"))
 
 
+# The requests for files that are not available at first.
+asked: list[str] = []
+
+
 class Archive(http.server.BaseHTTPRequestHandler):
-    """A server that provides the installer of one version, without a login and with one (robot:s3cret)."""
+    """A server that provides the installer of one version, without a login and with one (robot:s3cret).
+
+    Below /busy-N/, the first N requests fail.
+    """
 
     def do_GET(self) -> None:  # pylint: disable=invalid-name
         status = 200 if self.path.endswith("/580.95.05.run") else 404
+        failures = re.match(r"/busy-(\d+)/", self.path)
+        if failures:
+            asked.append(self.path)
+            status = 503 if asked.count(self.path) <= int(failures[1]) else status
         if self.path.startswith("/private/") and self.headers.get("Authorization") != "Basic cm9ib3Q6czNjcmV0":
             status = 401
         self.send_response(status)
@@ -54,7 +66,7 @@ def _archive() -> Iterator[str]:
 def download(root: Path, url: str, checksum: str, *options: str, login: tuple[str, str] = ("", "")) -> str:
     """Download the installer into a test directory with -v and return the output."""
     text = (TASKS / "download_installer.yml").read_text(encoding="utf-8")
-    text = text.replace("/var/cache/gpufleet", f"{root}/cache")
+    text = text.replace("/var/cache/gpufleet", f"{root}/cache").replace("delay: 5", "delay: 0")
     tasks = yaml.safe_load(
         text.replace("owner: root", f"owner: {os.getuid()}").replace("group: root", f"group: {os.getgid()}")
     )
@@ -98,6 +110,14 @@ def test_a_failed_download_is_explained_and_leaves_no_file(
     assert "nvidia_driver_runfile_checksum: both must belong to version 580.95.05" in output
     assert not (tmp_path / "cache").exists()
     assert "s3cret" not in output
+
+
+def test_a_busy_server_is_asked_three_times(tmp_path: Path, archive: str) -> None:
+    output = download(tmp_path, f"http://{archive}/busy-9/580.95.05.run", CHECKSUM)
+    assert "Service Unavailable (status 503) (tried 3 times). The installer was not run." in output, output
+    assert asked.count("/busy-9/580.95.05.run") == 3
+    output = download(tmp_path, f"http://{archive}/busy-2/580.95.05.run", CHECKSUM)
+    assert "failed=0" in output, output
 
 
 def test_the_installer_is_downloaded_with_the_login_which_is_not_shown(tmp_path: Path, archive: str) -> None:

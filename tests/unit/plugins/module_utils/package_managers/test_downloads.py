@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import http.server
 import os
 import shutil
 import socket
@@ -22,6 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ap
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Item, Steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.retries import Retries
 
 
 @pytest.mark.parametrize(
@@ -175,7 +177,7 @@ def test_apt_against_a_server_that_stalls(tmp_path, stalled_server):
     with pytest.raises(downloads.StalledError) as caught:
         run(["apt-get", *(f"--option={option}" for option in options), "update"])
     assert time.monotonic() - start < 15
-    assert f"from {stalled_server}/dists/stable/InRelease for 1 seconds" in str(caught.value)
+    assert f"from {stalled_server}/dists/stable/InRelease for 1 seconds, twice" in str(caught.value)
     assert "container_engine_download_timeout" in str(caught.value)
     used = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _bytes(path)]
     assert used == []
@@ -186,3 +188,50 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """An empty repository. At each try, its lists have the next one of `statuses`, and in the end they exist."""
+
+    statuses: list[int]
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        number = self.asked.count("/repo/./InRelease") - 1
+        status = 200 if self.path.endswith("/Packages") else 404
+        if "/Packages" in self.path and number < len(self.statuses):
+            status = self.statuses[number]
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_arguments: object) -> None:
+        """Print nothing."""
+
+
+@pytest.mark.parametrize(
+    ("statuses", "rc", "tries"),
+    [([503], 0, 2), ([503, 429], 0, 3), ([503] * 99, 100, 3), ([403], 100, 1), ([], 0, 1)],
+)
+def test_apt_tries_again_what_can_pass(tmp_path, statuses, rc, tries):
+    if not shutil.which("apt-get"):
+        pytest.skip("apt is not installed")
+    handler = type("Handler", (Answers,), {"statuses": [*statuses], "asked": []})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for name in ("lists/partial", "cache/archives/partial", "etc/sources.list.d", "etc/preferences.d", "parts"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "etc/sources.list").write_text(f"deb [trusted=yes] http://127.0.0.1:{server.server_port}/repo ./\n")
+    options = [f"Dir::Etc={tmp_path}/etc", f"Dir::State::Lists={tmp_path}/lists", f"Dir::Cache={tmp_path}/cache"]
+    options += ["APT::Sandbox::User=", "Acquire::http::Proxy=DIRECT", "Acquire::Languages=none", "Acquire::Retries=0"]
+    options += ["APT::Update::Error-Mode=any", "Acquire::CompressionTypes::Order=uncompressed"]
+    pauses: list[float] = []
+    run = downloads.runner(
+        Module(), "apt", downloads.DownloadLimits(20, 0, "x"), str(tmp_path), Retries(sleep=pauses.append)
+    )
+    found, _out, err = run(["apt-get", *(f"--option={option}" for option in options), "update"])
+    server.shutdown()
+    assert (found, len(pauses) + 1) == (rc, tries)
+    assert ("E: Tried 3 times." in err) == (rc != 0 and tries == 3)
+    assert handler.asked.count("/repo/./InRelease") == tries
