@@ -33,6 +33,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import controller
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import dnf_excludes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adoption as site_adoption
@@ -53,6 +54,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import
 OBSERVE = "gpufleet.hosts.gpu_host_info"
 TRANSACTION = "gpufleet.hosts.package_transaction"
 FACTS = "gpufleet.hosts.nvidia_gpu_facts"
+MIGRATION = "gpufleet.hosts.nvidia_docker_migration"
 
 _SPEC = {
     "parts": {"type": "list", "elements": "str", "choices": list(site_plan.PARTS), "default": []},
@@ -306,7 +308,11 @@ class ActionModule(ActionBase):
             arguments["users"] = engine.users
         if "driver_volume" in parts:
             arguments["driver_volume"] = site_plan.volume_engines(values, parts)
-        return self._run_program(arguments, parts) or self._run_module(OBSERVE, arguments)["host"]
+        host = self._run_program(arguments, parts) or self._run_module(OBSERVE, arguments)["host"]
+        if (not parts or "nvidia_container_toolkit" in parts) and leftovers.may_exist(host):
+            gather = {"gather": True, "docker_root": host["docker_data"]["root"]}
+            host["nvidia_docker"] = self._run_module(MIGRATION, gather)["traces"]
+        return host
 
     def _run_program(self, arguments: dict[str, Any], parts: list[str]) -> dict[str, Any] | None:
         """Observe the host and its GPUs with one program, which is much faster than two modules.

@@ -364,15 +364,22 @@ host:
         their versions. The version is null if it is unknown, or if the program is that of a package.
       type: dict
       sample: {/usr/local/nvidia/toolkit/nvidia-container-runtime: 1.17.4}
+    nvidia_docker_traces:
+      description: >-
+        Whether files, the user or volumes of nvidia-docker 1 and 2 exist. M(gpufleet.hosts.gpu_host_plan) then
+        describes them in C(nvidia_docker).
+      type: bool
+      sample: false
     nvidia_docker:
       description:
-        - What nvidia-docker 1 and 2 left on the host, besides packages and repositories. Null if there is nothing.
+        - What nvidia-docker 1 and 2 left on the host, besides packages and repositories. This module returns null, only
+          M(gpufleet.hosts.gpu_host_plan) reads it.
         - C(files) and C(hooks) are paths. C(has_user) is whether the user of the volume plugin exists. C(service) is
           the state of its unit, and C(answers) whether a plugin listens.
         - C(volumes) has the volumes of the plugin that Docker knows, or null if its database cannot be read.
           C(containers) has the containers that use the plugin or a runtime other than Docker's.
-        - C(keys) has the files with an expired copy of NVIDIA's key, C(saved) what an unfinished migration
-          has saved, and C(copies) whether each copy is C(equal) to its file, C(different), or its file is C(gone).
+        - C(keys) has the files with an expired copy of NVIDIA's key, and C(saved) what an unfinished migration has
+          saved. C(copies) says whether each copy is C(equal) to its file, C(different), or its file is C(gone).
       type: dict
       sample: {files: [/etc/docker/plugins/nvidia-docker.spec], answers: false, volumes: [nvidia_driver_375.66]}
     cri_files:

@@ -21,7 +21,15 @@ options:
     description: The steps, as the plan of role C(nvidia_container_toolkit) has them in C(migration).
     type: list
     elements: dict
-    required: true
+    default: []
+  gather:
+    description: Whether to only describe in RV(traces) what nvidia-docker left. Then O(steps) must be empty.
+    type: bool
+    default: false
+  docker_root:
+    description: Docker's data directory, for O(gather).
+    type: path
+    default: /var/lib/docker
   docker_host:
     description: Address of Docker's API.
     type: str
@@ -57,6 +65,11 @@ done:
   type: list
   elements: str
   sample: [remove volume nvidia_driver_375.66]
+traces:
+  description: What nvidia-docker left, as RV(gpufleet.hosts.gpu_host_info#module:host.nvidia_docker) describes it.
+  returned: if O(gather=true)
+  type: dict
+  sample: {files: [/etc/docker/plugins/nvidia-docker.spec], answers: false, volumes: [nvidia_driver_375.66]}
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -64,7 +77,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import volumes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import apply
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import apply, observed
 
 
 def main() -> None:
@@ -72,11 +85,17 @@ def main() -> None:
     process_state.pin()
     module = AnsibleModule(
         argument_spec={
-            "steps": {"type": "list", "elements": "dict", "required": True},
+            "steps": {"type": "list", "elements": "dict", "default": []},
+            "gather": {"type": "bool", "default": False},
+            "docker_root": {"type": "path", "default": "/var/lib/docker"},
             "docker_host": {"type": "str", "default": volumes.DOCKER_HOST},
         },
         supports_check_mode=True,
     )
+    if module.params["gather"]:
+        if module.params["steps"]:
+            module.fail_json(msg="gather=true cannot be combined with steps. Remove one of them.")
+        module.exit_json(traces=observed.read("/", module.params["docker_root"], runner(module)))
     try:
         docker = volumes.Docker(module.params["docker_host"])
         done = apply.Migrator("/", docker, runner(module), check=module.check_mode).apply(module.params["steps"])

@@ -541,6 +541,7 @@ class Host(TypedDict):
     cdi_nodes: CdiNodes | None
     cri_files: CriFiles
     nvidia_runtimes: dict[str, str | None]
+    nvidia_docker_traces: bool
     nvidia_docker: NvidiaDocker | None
     driver_volume: VolumePrediction | None
     docker_daemon_json: DaemonJson

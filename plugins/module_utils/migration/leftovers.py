@@ -28,8 +28,19 @@ _DATABASE = "volumes/metadata.db"
 _SECONDS = 15  # How long Docker waits for a plugin that does not answer: moby/moby, pkg/plugins/client.go.
 
 
+def may_exist(host: Host) -> bool:
+    """Return whether a description of the leftovers is needed. Packages and repositories are observed anyway."""
+    names = (PLUGIN, WRAPPER, *RUNTIME)
+    return bool(
+        host.get("nvidia_docker_traces")
+        or any(name in host["installed_packages"] for name in names)
+        or conffiles(host)
+        or old_sources.of_host(host)
+    )
+
+
 def traces(host: Host) -> NvidiaDocker | None:
-    """Return what the observation found, or None."""
+    """Return the description of the leftovers, or None."""
     return host.get("nvidia_docker")
 
 

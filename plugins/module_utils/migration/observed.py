@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read what nvidia-docker 1 and 2 left on a host. Without such a trace, this reads a few names of files.
+"""Describe what nvidia-docker 1 and 2 left on a host that has traces of them.
 
 Docker is not queried: while the volume plugin of nvidia-docker 1.0 is gone, each query of its volumes takes 15 seconds.
 The places: NVIDIA/nvidia-docker, tag v1.0.1, build/ and src/nvidia-docker-plugin; moby/moby, pkg/plugins/discovery.go.
@@ -20,30 +20,21 @@ from typing import TYPE_CHECKING, Any, Callable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_bytes, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services
-from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import bolt, old_keys, old_sources
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import bolt, old_keys, traces
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import NvidiaDocker
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
-DRIVER = "nvidia-docker"
+DRIVER, DATA, UNITS = traces.DRIVER, traces.DATA, traces.UNITS
 UNIT = "nvidia-docker.service"
-DATA = "/var/lib/nvidia-docker"
-SPECIFICATIONS = (
-    "/etc/docker/plugins/nvidia-docker.spec",
-    "/etc/docker/plugins/nvidia-docker.json",
-    "/usr/lib/docker/plugins/nvidia-docker.spec",
-    "/usr/lib/docker/plugins/nvidia-docker.json",
-)
-SOCKETS = (f"{DATA}/nvidia-docker.sock", "/run/docker/plugins/nvidia-docker.sock")
-UNITS = tuple(f"{folder}/systemd/system/{UNIT}" for folder in ("/etc", "/usr/lib", "/lib"))
-_SETTINGS = ("/etc/default/nvidia-docker", "/etc/init/nvidia-docker.conf")
-_PROGRAMS = ("/usr/bin/nvidia-docker-plugin", "/usr/local/bin/nvidia-docker-plugin")
-HOOKS = ("/etc/containers/oci/hooks.d", "/usr/share/containers/oci/hooks.d", "/usr/libexec/oci/hooks.d")
-OLD_PACKAGES = ("nvidia-docker", "nvidia-docker2", "nvidia-container-runtime", "nvidia-container-runtime-hook")
+SPECIFICATIONS = traces.SPECIFICATIONS
+SOCKETS = (f"{DATA}/nvidia-docker.sock", traces.SOCKET)
+_LARGEST = 1024 * 1024
+_LARGEST_DATABASE = 64 * 1024 * 1024
 # The files of package nvidia-docker, which a purge removes.
-OF_PACKAGE = (*UNITS[1:], *_SETTINGS, "/usr/bin/nvidia-docker-plugin")
+OF_PACKAGE = (*UNITS[1:], *traces.SETTINGS, "/usr/bin/nvidia-docker-plugin")
 # The files that a purge of old packages deletes with the user's changes, and their copies.
 KEPT = {
     owned.DAEMON_JSON: owned.MIGRATION_DAEMON_JSON,
@@ -52,42 +43,23 @@ KEPT = {
 RECORD = f"{owned.MIGRATION}/files.json"
 # The state of a copy against its file.
 EQUAL, DIFFERENT, GONE = "equal", "different", "gone"
-_LARGEST = 1024 * 1024
-_LARGEST_DATABASE = 64 * 1024 * 1024
 
 
-def read(root: str, host: dict[str, Any], run: Run) -> NvidiaDocker | None:
-    """Return the traces, or None without any. `host` is the observation so far."""
-    docker = os.path.join(root, host["docker_data"]["root"].lstrip("/"))
-    database = read_bytes(docker, "volumes/metadata.db", _LARGEST_DATABASE) or b""
-    paths = (*SPECIFICATIONS, *SOCKETS[1:], DATA, *UNITS, *_SETTINGS, *_PROGRAMS)
-    files = _distinct(root, [path for path in paths if exists(root, path)])
-    hooks = [
-        f"{folder}/{name}"
-        for folder in HOOKS
-        for name in listing(root, folder)
-        if "nvidia" in name and not name.startswith("nvidia-container-toolkit")
-    ]
-    packages = [name for name in OLD_PACKAGES if name in host["packages"]]
-    removed = [name for name in OLD_PACKAGES if name in host["package_state"]["config_files"]]
-    has_user = f"\n{DRIVER}:" in "\n" + (read_text(root, "/etc/passwd") or "")
-    saved = [name for name in listing(root, owned.MIGRATION) if not owned.MIGRATION_CONTAINERS.endswith(f"/{name}")]
-    # Deleted pages of the database keep their text, so this is only a reason to read it.
-    volumes = _volumes(database) if DRIVER.encode() in database else []
-    has_volumes = volumes != []
-    if not (files or hooks or packages or removed or has_user or saved or has_volumes or old_sources.of_host(host)):
-        return None
+def read(root: str, docker: str, run: Run) -> NvidiaDocker:
+    """Return the traces. `docker`: Docker's data directory."""
+    place = os.path.join(root, docker.lstrip("/"))
+    database = read_bytes(place, "volumes/metadata.db", _LARGEST_DATABASE) or b""
     state = services.read([UNIT], run).get(UNIT) or {}
     return {
-        "files": files,
-        "hooks": hooks,
-        "has_user": has_user,
+        "files": _distinct(root, [path for path in traces.FILES if exists(root, path)]),
+        "hooks": traces.hooks(root),
+        "has_user": traces.has_user(root),
         "service": {name: state.get(name) for name in ("load_state", "active_state", "unit_file_state")},
         "answers": any(answers(os.path.join(root, path.lstrip("/"))) for path in SOCKETS),
-        "volumes": volumes,
-        "containers": _containers(docker),
+        "volumes": _volumes(database) if DRIVER.encode() in database else [],
+        "containers": _containers(place),
         "keys": old_keys.read(root, time.time()),
-        "saved": saved,
+        "saved": traces.saved(root),
         "copies": {path: state for path in KEPT if (state := _copy_state(root, path))},
     }
 

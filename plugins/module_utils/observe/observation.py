@@ -39,7 +39,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot as host_secure_boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services as host_services
-from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import observed as migration_observed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import traces as migration_traces
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import (
     cri_files,
     devices,
@@ -242,7 +242,8 @@ def observe(
     host["driver_volume"] = predict_volume(version) if predict_volume else None
     host["apt"] = repositories.apt(root, system, run) if system["package_manager"] == "apt" else None
     host["repositories"] = repositories.rpm_repositories(root) if system["package_manager"] in ("dnf", "zypper") else []
-    host["nvidia_docker"] = migration_observed.read(root, host, run)
+    host["nvidia_docker_traces"] = migration_traces.exist(root, host["docker_data"]["root"])
+    host["nvidia_docker"] = None
     host["module_streams"] = installed.streams(root)
     host["reboot_reasons"] = reboot_reasons.reasons(host)
     host["reboot_required_reasons"] = [reason["text"] for reason in host["reboot_reasons"]]

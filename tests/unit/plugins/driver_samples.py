@@ -195,6 +195,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         "cdi_specs": [],
         "cdi_nodes": None,
         "nvidia_runtimes": {},
+        "nvidia_docker_traces": False,
         "nvidia_docker": None,
         "cri_files": {"containerd": {}, "crio": {}, "masked": [], "mode": None, "others": []},
         "driver_volume": None,

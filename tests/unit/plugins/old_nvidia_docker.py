@@ -49,10 +49,11 @@ def meta(number: int, root: int, transaction: int) -> bytes:
 def database(volumes: t.Mapping[str, str], form: str = "leaf") -> bytes:
     """Return a database of volumes with their drivers. `form`: how Bolt stores the bucket, inline, leaf or branch."""
     entries = [
-        (name.encode(), json.dumps({"Name": name, "Driver": driver, "Labels": None}).encode(), 0)
+        (name.encode(), json.dumps({"Name": name, "Driver": driver, "Labels": None}, separators=(",", ":")).encode(), 0)
         for name, driver in sorted(volumes.items())
     ]
-    pages = {2: struct.pack("<QHHI", 2, 16, 0, 0)}
+    # The pages of the older transaction and of deleted volumes are free.
+    pages = {2: struct.pack("<QHHI", 2, 16, 2, 0) + struct.pack("<QQ", 7, 8)}
     if form == "inline":
         bucket = struct.pack("<QQ", 0, 0) + leaf(0, entries)
     elif form == "leaf":

@@ -118,7 +118,10 @@ class World:
     # --- runs of the role ---
 
     def observe(self) -> t.Any:
-        return observation.observe(self.tree.root, machine="x86_64", kernel=self.tree.kernel, run=self.run)
+        host = observation.observe(self.tree.root, machine="x86_64", kernel=self.tree.kernel, run=self.run)
+        if leftovers.may_exist(host):
+            host["nvidia_docker"] = observed.read(self.tree.root, host["docker_data"]["root"], self.run)
+        return host
 
     def plan(self, **options: t.Any) -> migration_plan.Migration:
         return migration_plan.plan(self.observe(), **{"remove_containers": True, **options})

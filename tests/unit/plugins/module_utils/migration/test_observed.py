@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import observed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers, observed, traces
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import old_nvidia_docker as old
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
@@ -41,7 +41,11 @@ class Programs:
 
 
 def seen(tree: Tree, run: t.Any = None) -> t.Any:
-    return observation.observe(tree.root, machine="x86_64", kernel=tree.kernel, run=run or Programs())["nvidia_docker"]
+    """Observe as module gpu_host_plan does: a second call only if the host can have leftovers."""
+    host = t.cast("t.Any", observation.observe(tree.root, machine="x86_64", kernel=tree.kernel, run=run or Programs()))
+    if not leftovers.may_exist(host):
+        return None
+    return observed.read(tree.root, host["docker_data"]["root"], run or Programs())
 
 
 def add_container(tree: Tree, number: int, *arguments: t.Any, **more: t.Any) -> None:
@@ -86,15 +90,26 @@ def test_host_without_traces_costs_no_call_and_few_bytes(tree: Tree) -> None:
         ("var/lib/dpkg/status", GONE.format("nvidia-docker2", "2.6.0-1"), "files", []),
         ("var/lib/dpkg/status", STATUS.format("nvidia-container-runtime", "3.4.2-1"), "files", []),
         ("var/lib/docker/volumes/metadata.db", old.database({old.VOLUME: "nvidia-docker"}), "volumes", [old.VOLUME]),
-        ("var/lib/docker/volumes/metadata.db", b"nvidia-docker, and nothing else", "volumes", None),
+        ("var/lib/docker/volumes/metadata.db", b'"Driver":"nvidia-docker"', "volumes", None),
         ("var/lib/gpufleet/migration/daemon.json", "{}", "saved", ["daemon.json"]),
     ],
+    ids=lambda value: value if isinstance(value, str) and len(value) < 60 else "",
 )
 def test_each_trace_is_found_alone(tree: Tree, path: str, text: t.Any, key: str, value: t.Any) -> None:
     tree.file(path, text)
     found = seen(tree)
     assert found is not None
     assert found[key] == value
+
+
+@pytest.mark.parametrize("form", ["inline", "leaf", "branch"])
+def test_deleted_volumes_leave_no_trace(form: str) -> None:
+    """The database also has a deleted page that names the plugin."""
+    plugin = {"a": "local", "b": "local", old.VOLUME: "nvidia-docker"}
+    assert traces.has_volumes(old.database(plugin, form))
+    assert not traces.has_volumes(old.database({"a": "local", "b": "local"}, form))
+    assert not traces.has_volumes(b"")
+    assert traces.has_volumes(b'"Driver":"nvidia-docker"')
 
 
 def test_lib_and_its_link_are_one_file(tree: Tree) -> None:
