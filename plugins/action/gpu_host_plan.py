@@ -76,7 +76,7 @@ _FACTS_OPTIONS = {
 # Ansible imports this file once, and then starts a process for each host. The processes share the prepared program.
 _PROGRAM = "observe.program"
 _FACTS_WITH_BINDING = facts_program.with_binding(_FACTS_OPTIONS, controller_binding())
-host_program.prepare(_PROGRAM, _FACTS_WITH_BINDING[1] if _FACTS_WITH_BINDING else {})
+host_program.prepare(_PROGRAM, _FACTS_WITH_BINDING[1] if _FACTS_WITH_BINDING else {}, bytecode=False)
 role_data.read_before_fork()
 # Each of these processes would read the documentation of the plugins for connections again, also those of later tasks.
 for _loader, _name in (connection_loader, C.DEFAULT_TRANSPORT), (become_loader, C.DEFAULT_BECOME_METHOD):
@@ -331,7 +331,7 @@ class ActionModule(ActionBase):
             facts, extra = _FACTS_WITH_BINDING or (None, {})
         given = {"options": checked.validated_parameters, "check_mode": self._task.check_mode, "facts": facts}
         try:
-            program = host_program.make(_PROGRAM, given, extra, installed_packages=True)
+            program = host_program.make(_PROGRAM, given, extra, installed_packages=True, bytecode=False)
             answer = host_python.answer(self, python, program)
         except AnsibleConnectionFailure:
             raise

@@ -19,6 +19,8 @@ import zlib
 from functools import lru_cache
 from importlib._bootstrap_external import MAGIC_NUMBER
 
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import reduced_source
+
 PACKAGE = "ansible_collections.gpufleet.hosts.plugins.module_utils"
 # Removes the current directory from sys.path, so that no file there is imported. Python reads a program from its input
 # slowly, line by line, so this reads it at once. Only the start of the program is Python text, because compiling the
@@ -32,8 +34,8 @@ _READER = (
 ARGUMENTS = ("-S", "-c", _READER)
 _OWN = "gpufleet.zip"  # Not a file: the entry in sys.path for the modules in the program.
 _HERE = os.path.dirname(__file__)
-# A higher level of compression takes longer than it saves in the transfer.
-_LEVEL = 1
+# A higher level takes much longer and saves almost nothing.
+_LEVEL = 6
 _MODULES = os.path.join(os.path.dirname(_HERE), "module_utils")
 _IMPORT = re.compile(rf"^ *from {re.escape(PACKAGE)}([.\w]*) import (\([^)]*\)|.*)", re.MULTILINE)
 # Imports that only type checkers read.
@@ -42,35 +44,53 @@ _COMMENT = re.compile(r"#.*")
 
 
 def make(
-    entry: str, arguments: dict, extra: dict[str, dict[str, str]] | None = None, *, installed_packages: bool
+    entry: str,
+    arguments: dict,
+    extra: dict[str, dict[str, str]] | None = None,
+    *,
+    installed_packages: bool,
+    bytecode: bool = True,
 ) -> bytes:
     """Build the program that calls `main` of the module `entry` in module_utils with `arguments`.
 
     `arguments` must be serializable as JSON.
     `extra` adds other modules: for each new entry of `sys.path`, the names and source files of its modules.
     `installed_packages` is whether the program can import the host's installed Python packages.
+    `bytecode` is whether the program also contains bytecode for the controller's version of Python. It loads faster on
+    hosts with the same version, but is larger than the source.
     """
-    bytecode, source = prepare(entry, extra or {})
+    code, source = prepare(entry, extra or {}, bytecode=bytecode)
     site = ("import site", "site.main()") if installed_packages else ()
-    call = f"start({{{MAGIC_NUMBER.hex()!r}: bytecode, '': source}}, {_call(entry, arguments)})"
-    return "\n".join((bytecode, source, _start(), *site, call, "")).encode("ascii")
+    halves = f"{{{MAGIC_NUMBER.hex()!r}: bytecode, '': source}}" if code else "{'': source}"
+    call = f"start({halves}, {_call(entry, arguments)})"
+    return "\n".join((code or "-", source, _start(), *site, call, "")).encode("ascii")
 
 
-def prepare(entry: str, extra: dict[str, dict[str, str]]) -> tuple[str, str]:
-    """Return the packed modules of a program: bytecode for this version of Python, and source for all other versions.
+def prepare(entry: str, extra: dict[str, dict[str, str]], *, bytecode: bool) -> tuple[str | None, str]:
+    """Return the packed modules of a program: bytecode for this version of Python, or None, and source for all others.
 
     They are the same for all arguments, and kept for the next call.
     """
-    return _packed(needed(entry), tuple((group, tuple(modules.items())) for group, modules in extra.items()))
+    return _packed(needed(entry), tuple((group, tuple(modules.items())) for group, modules in extra.items()), bytecode)
 
 
 @lru_cache
-def _packed(names: tuple[str, ...], extra: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]) -> tuple[str, str]:
+def _packed(
+    names: tuple[str, ...], extra: tuple[tuple[str, tuple[tuple[str, str], ...]], ...], bytecode: bool
+) -> tuple[str | None, str]:
     groups = {_OWN: {f"{PACKAGE}.{name}": _path(name) for name in names}}
     groups.update((group, dict(modules)) for group, modules in extra)
+    own = {name: reduced_source.without_texts(_source(path)) for name, path in groups[_OWN].items()}
+    # The program uses few of the hundreds of functions in pynvml.
+    others = {
+        group: {name: reduced_source.without_unused(_source(path), own.values()) for name, path in modules}
+        for group, modules in extra
+    }
+    packed = _pack({_OWN: own, **others})
+    if not bytecode:
+        return None, packed
     code = {group: {name: _code(name, path) for name, path in modules.items()} for group, modules in groups.items()}
-    source = {group: {name: _source(path) for name, path in modules.items()} for group, modules in groups.items()}
-    return _pack(code), _pack(source)
+    return _pack(code), packed
 
 
 def make_file(entry: str, arguments: dict, modules: dict[str, str]) -> str:

@@ -38,7 +38,8 @@ class ProgramImporter:
             spec.has_location = True
             return spec
         if any(module.startswith(name + ".") for module in group):
-            spec = ModuleSpec(name, None, is_package=True)
+            # With a loader, because Python searches the parents of a package without one again at each import.
+            spec = ModuleSpec(name, self, is_package=True)
             spec.submodule_search_locations = [self.path]
             return spec
         return None
@@ -47,11 +48,12 @@ class ProgramImporter:
         return None
 
     def exec_module(self, module):
-        content = self.groups[self.path][module.__name__]
-        code = (
-            marshal.loads(content) if isinstance(content, bytes) else compile(content, module.__spec__.origin, "exec")
-        )
-        exec(code, module.__dict__)
+        content = self.groups[self.path].get(module.__name__)
+        if content is None:
+            return  # a package, which is empty
+        if isinstance(content, str):
+            content = compile(content, module.__spec__.origin, "exec")
+        exec(content if not isinstance(content, bytes) else marshal.loads(content), module.__dict__)
 
 
 def start(packed, first, entry, arguments):

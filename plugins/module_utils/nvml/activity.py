@@ -110,30 +110,46 @@ def read_utilization(gpu: Handle) -> dict:
     rates = gpu.call("nvmlDeviceGetUtilizationRates")
 
     def engine(name: str) -> int | None:
-        answer = gpu.pair(f"nvmlDeviceGet{name}Utilization")
+        answer = gpu.pair(name)
         return number(answer[0], most=100)
 
     return {
         "utilization": {
             "gpu_percent": number(member(rates, "gpu"), most=100),
             "memory_percent": number(member(rates, "memory"), most=100),
-            "encoder_percent": engine("Encoder"),
-            "decoder_percent": engine("Decoder"),
-            "jpeg_percent": engine("Jpg"),
-            "ofa_percent": engine("Ofa"),
+            "encoder_percent": engine("nvmlDeviceGetEncoderUtilization"),
+            "decoder_percent": engine("nvmlDeviceGetDecoderUtilization"),
+            "jpeg_percent": engine("nvmlDeviceGetJpgUtilization"),
+            "ofa_percent": engine("nvmlDeviceGetOfaUtilization"),
         }
     }
+
+
+# The newest call first.
+_PROCESSES = {
+    "compute": (
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        "nvmlDeviceGetComputeRunningProcesses_v2",
+        "nvmlDeviceGetComputeRunningProcesses",
+    ),
+    "graphics": (
+        "nvmlDeviceGetGraphicsRunningProcesses_v3",
+        "nvmlDeviceGetGraphicsRunningProcesses_v2",
+        "nvmlDeviceGetGraphicsRunningProcesses",
+    ),
+    "mps": (
+        "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+        "nvmlDeviceGetMPSComputeRunningProcesses_v2",
+        "nvmlDeviceGetMPSComputeRunningProcesses",
+    ),
+}
 
 
 def read_processes(gpu: Handle) -> dict:
     found = []
     answered = False
-    for kind, call in (("compute", "Compute"), ("graphics", "Graphics"), ("mps", "MPSCompute")):
-        processes = gpu.first_answer(
-            f"nvmlDeviceGet{call}RunningProcesses_v3",
-            f"nvmlDeviceGet{call}RunningProcesses_v2",
-            f"nvmlDeviceGet{call}RunningProcesses",
-        )
+    for kind, calls in _PROCESSES.items():
+        processes = gpu.first_answer(*calls)
         if isinstance(processes, (list, tuple)):
             answered = True
             found += [_process(gpu, kind, process) for process in processes]

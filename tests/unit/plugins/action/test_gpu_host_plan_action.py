@@ -162,8 +162,8 @@ class Program:
         monkeypatch.setattr(host_python, "answer", self.run)
         monkeypatch.setattr(host_program, "make", self.make)
 
-    def make(self, entry, given, _extra, *, installed_packages):
-        assert (entry, installed_packages) == ("observe.program", True)
+    def make(self, entry, given, _extra, *, installed_packages, bytecode):
+        assert (entry, installed_packages, bytecode) == ("observe.program", True, False)
         self.given = json.loads(json.dumps(given))
         return b""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib._bootstrap_external import MAGIC_NUMBER
@@ -185,6 +186,16 @@ def test_a_traceback_names_the_source_file(tmp_path):
     assert "facts/program.py" in done.stderr.decode()
 
 
+@pytest.mark.parametrize("changed", [{}, {"bytecode": False}])
+def test_a_traceback_has_the_line_of_the_source_file(tmp_path, changed):
+    made = host_program.make(ENTRY, {"driver_root": 1}, installed_packages=False, **changed)
+    lines = re.findall(r'facts/program\.py", line (\d+), in main', read_by_python(made, tmp_path).stderr.decode())
+    written = source(ENTRY).read_text(encoding="utf-8").splitlines()
+    assert [written[int(line) - 1].strip() for line in lines] == [
+        'options["driver_root"] = os.path.expanduser(os.path.expandvars(options["driver_root"]))'
+    ]
+
+
 # --- the observation ----------------------------------------------------------------------------------------------
 
 
@@ -193,9 +204,17 @@ def observation(tmp_path, **changes) -> dict:
     lists = {name: [] for name in ("services", "files", "packages", "users")}
     options = {**lists, "package_lock_timeout": 0, "cloud_init_timeout": 0, "driver_volume": None, **changes}
     given = {"options": options, "check_mode": True, "facts": ARGUMENTS}
-    done = read_by_python(make("observe.program", given), tmp_path, {"HERE": str(tmp_path)})
+    made = host_program.make("observe.program", given, installed_packages=False, bytecode=False)
+    done = read_by_python(made, tmp_path, {"HERE": str(tmp_path)})
     assert (done.returncode, done.stderr) == (0, b"")
     return answer_of(done)
+
+
+def test_the_observation_of_a_converged_host_sends_at_most_250_kilobytes():
+    extra = {"pynvml.zip": {"pynvml": pynvml.__file__}}
+    given = {"options": {}, "check_mode": False, "facts": ARGUMENTS}
+    made = host_program.make("observe.program", given, extra, installed_packages=True, bytecode=False)
+    assert len(made) <= 250_000
 
 
 def test_the_observation_needs_only_the_standard_library(tmp_path):
