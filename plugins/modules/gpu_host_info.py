@@ -434,7 +434,8 @@ host:
       description: >-
         C(exists), C(content) and C(mode) of the files that the roles write and of O(files). Passwords and tokens
         are masked in F(/etc/docker/daemon.json) and in the collection's record of it. In the files of
-        NVIDIA's repository, digests replace the logins, and a digest replaces F(/var/lib/gpufleet/cdi_refresh.py).
+        NVIDIA's repository, digests replace the logins. A digest replaces F(/var/lib/gpufleet/cdi_refresh.py) and the
+        F(/usr/local/bin/nvidia-docker) of role C(nvidia_container_toolkit); another file there has no content.
       type: dict
       sample: {/etc/docker/daemon.json: {exists: true, content: "{}", mode: "0644"}}
     apt:

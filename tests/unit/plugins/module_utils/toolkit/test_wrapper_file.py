@@ -20,6 +20,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import requ
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import wrapper_file
 from ansible_collections.gpufleet.hosts.tests.drift.run import platforms
 from ansible_collections.gpufleet.hosts.tests.unit.drift import converged_host as sample
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import container_toolkit_samples, site_samples
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import add_package
 
 PATH, PYTHON = "/usr/local/bin/nvidia-docker", "/usr/bin/python3.11"
 TEXT = wrapper_file.text(PYTHON)
@@ -97,6 +99,28 @@ def test_hosts_without_docker_or_without_a_gpu_get_no_program(file: dict[str, An
 def test_only_root_writes_the_program() -> None:
     assert any("root" in error for error in planned(MISSING, ON, uid=1000).errors)
     assert planned(OURS, ON, uid=1000).errors == []
+
+
+def managed(file: dict[str, Any], **values: Any) -> site_plan.Part:
+    """Plan the role on a host whose toolkit it installed."""
+    host = site_samples.converged()
+    for name, version in container_toolkit_samples.unit().items():
+        add_package(host, name, version)
+    host = container_toolkit_samples.registered(host)
+    host["files"] |= {**container_toolkit_samples.recorded(*container_toolkit_samples.unit()), PATH: file}
+    host["root_python"] = PYTHON
+    context = site_samples.context(host, {"nvidia_container_toolkit": values})
+    return site_plan.plan(context, ("nvidia_container_toolkit",))["nvidia_container_toolkit"]
+
+
+def test_program_comes_with_and_goes_before_the_toolkit() -> None:
+    assert managed(MISSING, wrapper=True).changes[-1:] == [f"write {PATH}"]
+    assert f"write {PATH}" not in managed(OURS, wrapper=True).changes
+    assert managed(OURS).changes[-1:] == [f"remove {PATH}"]
+    removed = managed(OURS, state="absent", wrapper=True)
+    assert removed.changes.count(f"remove {PATH}") == 1
+    assert any("nvidia-container-toolkit" in text for text in removed.changes)
+    assert PATH not in " ".join(managed(OF_A_USER, state="absent").changes)
 
 
 @pytest.mark.parametrize(
