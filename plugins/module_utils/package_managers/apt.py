@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
@@ -37,6 +37,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     View,
     package_file,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.downloads import StalledError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import INSTALL, Change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     apt_selection,
@@ -45,7 +46,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     host_files,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.apt_lists import AptLists
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import SourceFailures
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import (
+    FailedSource,
+    SourceFailures,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 _ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -56,6 +60,8 @@ _NO_CACHE = ["--option=Dir::Cache::pkgcache=", "--option=Dir::Cache::srcpkgcache
 # Whether the installed packages fit together is a question about dpkg's database only. Without sources, apt need not
 # read its lists, which takes most of its time.
 _NO_SOURCES = ["--option=Dir::Etc::sourcelist=/dev/null", "--option=Dir::Etc::sourceparts=/dev/null"]
+# Lists of hidden repositories stay.
+_KEEP_LISTS = "--option=APT::Get::List-Cleanup=false"
 _FIX = ["--fix-broken", "install"]
 
 
@@ -232,33 +238,50 @@ class Apt:
     def view(self, directory: str, files: list[File]) -> View:
         """Create a private view in `directory` and fetch its metadata. The host's own lists do not change."""
         view = apt_view.create(self._root, directory, files)
-        result = self._run(["apt-get", *view.options, "update"], environment=apt_view.environment(view))
-        place = apt_view.copied_root(directory)
-        sources = apt_sources.read_files(place)
-        self._tolerate(result, sources, place, "could not read the package repositories", "Nothing was changed. ")
-        if self.failures.found:
-            return View((*view.options, *self._excluding(sources, f"{directory}/readable")))
-        return view
+
+        def update(more: list[str]) -> tuple[int, str, str]:
+            return self._run(["apt-get", *view.options, *more, "update"], environment=apt_view.environment(view))
+
+        place, problem = apt_view.copied_root(directory), "could not read the package repositories"
+        readable = self._fetch(update, place, f"{directory}/readable", problem, "Nothing was changed. ")
+        return View((*view.options, *readable))
+
+    def _fetch(
+        self, update: Callable[[list[str]], tuple[int, str, str]], root: str, directory: str, problem: str, state: str
+    ) -> tuple[str, ...]:
+        """Update the lists. Return options that hide the repositories that could not be read."""
+        sources = apt_sources.read_files(root)
+        while True:
+            readable = self._excluding(sources, directory)
+            rest = apt_selection.without(sources, apt_failures.named(self.failures.found), _arch())
+            try:
+                rc, out, err = update([*readable, _KEEP_LISTS] if readable else [])
+            except StalledError as error:
+                # The program was ended before it fetched the other lists.
+                self._tolerate(apt_failures.stalled(error, rest, _arch()), rest, f"apt {problem}", str(error), state)
+                continue
+            if rc or apt_failures.NOT_FETCHED.search(err):
+                failed = apt_failures.failures(out, err, rest, _arch(), root)
+                cause = f"apt {problem}: {reason(out, err)}"
+                self._tolerate(failed, rest, f"apt {problem}", cause, f"{state}{failed_sources.ADVICE}")
+            return self._excluding(sources, directory)
 
     def _tolerate(
-        self, result: tuple[int, str, str], sources: dict[str, str], root: str, problem: str, state: str = ""
+        self, failed: list[FailedSource], sources: dict[str, str], problem: str, cause: str, state: str
     ) -> None:
         """Remember the repositories that could not be read. Fail if the transaction needs one of them."""
-        rc, out, err = result
-        if not rc and not apt_failures.NOT_FETCHED.search(err):
-            return
         targets = apt_selection.targets(sources, _arch())
-        failed = apt_failures.failures(out, err, sources, _arch(), root)
         if not failed or len(failed) == len(targets):
-            raise PackageManagerError(f"apt {problem}: {reason(out, err)} {state}{failed_sources.ADVICE}")
+            raise PackageManagerError(f"{cause} {state}".rstrip())
         needed = {str(target) for target, paths in targets.items() if paths & self.failures.needed}
         error = failed_sources.judge(failed, needed, {}).error
         if error:
-            raise PackageManagerError(f"apt {problem}. {error} {state}{failed_sources.ADVICE}")
+            raise PackageManagerError(f"{problem}. {error} {state}".rstrip())
         self.failures.add(failed)
 
     def _excluding(self, sources: dict[str, str], directory: str) -> tuple[str, ...]:
-        return apt_failures.excluding(sources, self.failures.found, _arch(), directory)
+        found = self.failures.found
+        return apt_failures.excluding(sources, found, _arch(), directory) if found else ()
 
     def sources(self, names: list[str], view: View) -> dict[str, set[str]]:
         """Return the repositories that offer packages by the last known lists, even if they do not answer now."""
@@ -324,13 +347,13 @@ class Apt:
 
     def apply(self, files: list[File]) -> None:
         """Fetch the metadata of the host's repositories, even if no file was written."""
-        result = self._command.change(self._command.update())
-        sources = apt_sources.read_files(self._root)
-        self._tolerate(result, sources, self._root, "could not update the package lists")
-        if self.failures.found:
-            directory = self._exit.enter_context(workspace())
-            atexit.register(self._exit.close)
-            self._readable = self._excluding(sources, directory)
+        directory = self._exit.enter_context(workspace())
+        atexit.register(self._exit.close)
+
+        def update(more: list[str]) -> tuple[int, str, str]:
+            return self._command.change(self._command.update(more))
+
+        self._readable = self._fetch(update, self._root, directory, "could not update the package lists", "")
 
     def enabled_streams(self) -> dict[str, str]:
         """Return no streams: apt has no modules."""

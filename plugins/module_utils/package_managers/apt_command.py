@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.url_logins import masked
@@ -58,12 +59,13 @@ class AptCommand:
         if holder:
             raise BusyError(busy(holder, self._timeout))
 
-    def update(self) -> list[str]:
-        """Return the command that fetches the package lists."""
+    def update(self, more: Iterable[str] = ()) -> list[str]:
+        """Return the command that fetches the package lists. `more` are options that select some of them."""
         return [
             "apt-get",
             f"--option=DPkg::Lock::Timeout={self._timeout:.0f}",
             "--option=APT::Update::Error-Mode=any",
+            *more,
             "update",
         ]
 

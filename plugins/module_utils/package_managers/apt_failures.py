@@ -9,6 +9,7 @@ import os
 import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.downloads import StalledError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_lists, apt_selection, retries
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.apt_selection import Target
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import FailedSource
@@ -48,6 +49,17 @@ def failures(out: str, err: str, files: dict[str, str], arch: str, root: str = "
         for one in (one for one in known if found["url"].startswith(_directories(one))):
             reasons.setdefault(one, found["reason"])
     return [_failed(one, retries.noted(reasons[one], err)) for one in reasons]
+
+
+def stalled(error: StalledError, files: dict[str, str], arch: str) -> list[FailedSource]:
+    """Return the repositories from which no data arrived."""
+    found = {
+        one: None
+        for one in apt_selection.targets(files, arch)
+        for url in error.urls
+        if f"{url}/".startswith(_directories(one))
+    }
+    return [_failed(one, error.reason) for one in found]
 
 
 def offered_by(out: str, files: dict[str, str], arch: str, root: str = "/") -> dict[str, set[str]]:

@@ -39,13 +39,17 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     package_file,
     unsolved,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.downloads import StalledError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     dnf_excludes,
     failed_sources,
     host_files,
     openpgp,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import SourceFailures
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import (
+    FailedSource,
+    SourceFailures,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 _LOCKED = 200
@@ -206,13 +210,13 @@ class Dnf:
             atexit.register(self._clear_unwritten, files, frozenset(listing(self._root, _CACHE)))
         # --assumeyes: the cache of a repository with signed metadata has its own list of keys.
         argv = ["dnf", *options, "--assumeyes", "makecache", "--refresh"]
-        rc, out, err = self._run(argv)
-        if self._remember(argv, out, err, files) and rc:
+        enabled = download_sources.entries(argv, self._root)
+        rc, out, err = self._makecache(argv, enabled, files)
+        if self._remember(dnf_view.failed(out, err, enabled), files) and rc:
             # dnf stopped at the first repository that it could not read.
             argv.insert(1, "--setopt=*.skip_if_unavailable=1")
-            rc, out, err = self._run(argv)
-            self._remember(argv, out, err, files)
-        enabled = download_sources.entries(argv, self._root)
+            rc, out, err = self._makecache(argv, enabled, files)
+            self._remember(dnf_view.failed(out, err, enabled), files)
         if rc == 0 and self.failures.found and {*enabled} == {one.name for one in self.failures.found}:
             rc = 1
         if rc != 0 and "There are no enabled repositories" not in out + err:
@@ -222,9 +226,20 @@ class Dnf:
             )
         return View(options)
 
-    def _remember(self, argv: list[str], out: str, err: str, files: list[File]) -> bool:
+    def _makecache(self, argv: list[str], enabled: dict[str, str], files: list[File]) -> tuple[int, str, str]:
+        """Refresh dnf's cache. Do without a repository from which no data arrives."""
+        try:
+            return self._run(argv)
+        except StalledError as error:
+            known = {one.name for one in self.failures.found}
+            rest = {name: url for name, url in enabled.items() if name not in known}
+            failed = failed_sources.stalled(error.urls, rest, error.reason)
+            if len(failed) == len(rest) or not self._remember(failed, files):
+                raise
+        return self._makecache(argv, enabled, files)
+
+    def _remember(self, failed: list[FailedSource], files: list[File]) -> bool:
         """Remember the repositories that could not be read. Fail if the transaction needs one of them."""
-        failed = dnf_view.failed(out, err, download_sources.entries(argv, self._root))
         texts = {path: text.encode("utf-8", "surrogateescape") for path, text in self._repository_files().items()}
         texts |= {file.path: file.content for file in files if file.content is not None}
         needed = {name for path in self.failures.needed & {*texts} for name in dnf_view.identifiers(texts[path])}

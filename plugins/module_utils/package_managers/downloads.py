@@ -14,7 +14,7 @@ import re
 import time
 from typing import Any, Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import run as base_run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.watched_run import WatchedResult, run_watched
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import download_sources, lock_files
@@ -35,6 +35,11 @@ _LEFT_OUT = re.compile(r"^W: (?:Failed to fetch|Some index files)|^Ignoring repo
 
 class StalledError(PackageManagerError):
     """No data arrived, and the program was ended."""
+
+    def __init__(self, text: str, urls: list[str], seconds: float) -> None:
+        super().__init__(text)
+        self.urls = [url_logins.without_login(url) for url in urls]
+        self.reason = f"no data for {seconds:g} seconds, twice"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +105,7 @@ def runner(
                 result = watched()
             if result.stalled:
                 urls = _sources(argv, result, lambda more: plain(more, environment=environment)[1], root)
-                raise StalledError(message(argv, urls, limits))
+                raise StalledError(message(argv, urls, limits), urls, limits.timeout)
             return result.rc, result.out, result.err
 
         def watched() -> WatchedResult:

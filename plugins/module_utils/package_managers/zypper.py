@@ -33,9 +33,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     package_file,
     unsolved,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.downloads import StalledError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import failed_sources, openpgp
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import SourceFailures
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import (
+    FailedSource,
+    SourceFailures,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 # 102, 103: a reboot or a restart of zypper is required. 106: zypper skipped a repository that no package needed.
@@ -216,10 +220,28 @@ class Zypper:
 
     def _refresh(self, aliases: list[str], files: dict[str, bytes]) -> set[str]:
         """Refresh repositories, and return those that failed. Fail if the transaction needs one, or if all failed."""
-        argv = ["zypper", "--xmlout", "--non-interactive", "refresh", *aliases]
-        rc, out, err = self._run(argv, environment=self._environment())
-        self._check_lock(rc, out, err)
-        failed = zypper_repositories.failed(zypper_output.skipped(out, err), files)
+        gone: set[str] = set()
+        while True:
+            rest = [alias for alias in aliases if alias not in gone]
+            argv = ["zypper", "--xmlout", "--non-interactive", "refresh", *rest]
+            try:
+                rc, out, err = self._run(argv, environment=self._environment())
+            except StalledError as error:
+                urls = {name: url for name, url in zypper_repositories.urls(files).items() if name in rest}
+                failed = failed_sources.stalled(error.urls, urls, error.reason)
+                self._tolerate(failed, len(rest), files, error)
+                gone |= {one.name for one in failed}
+                continue
+            self._check_lock(rc, out, err)
+            failed = zypper_repositories.failed(zypper_output.skipped(out, err), files)
+            if failed or rc not in _SUCCESS:
+                self._tolerate(failed, len(rest), files, zypper_output.failure("zypper refresh", rc, out, err))
+            return gone | {one.name for one in failed}
+
+    def _tolerate(
+        self, failed: list[FailedSource], number: int, files: dict[str, bytes], cause: PackageManagerError
+    ) -> None:
+        """Remember the repositories that could not be read. Fail if the transaction needs one, or if all failed."""
         needed = {
             one.alias
             for path in self.failures.needed & {*files}
@@ -228,10 +250,9 @@ class Zypper:
         error = failed_sources.judge(failed, needed, {}).error
         if error:
             raise PackageManagerError(f"zypper refresh failed. {error} {failed_sources.ADVICE}")
-        if len(failed) == len(aliases) or (rc not in _SUCCESS and not failed):
-            raise zypper_output.failure("zypper refresh", rc, out, err)
+        if not failed or len(failed) == number:
+            raise cause
         self.failures.add(failed)
-        return {one.name for one in failed}
 
     def sources(self, names: list[str], view: View) -> dict[str, set[str]]:
         """Return the repositories that offer packages by zypper's cache, even those that do not answer now."""

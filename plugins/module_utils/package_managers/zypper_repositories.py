@@ -187,6 +187,11 @@ def failed(skipped: dict[str, str], files: dict[str, bytes]) -> list[FailedSourc
     return found
 
 
+def urls(files: dict[str, bytes]) -> dict[str, str]:
+    """Return the URLs of the repositories by alias."""
+    return {one["alias"]: one.get("baseurl") or one.get("mirrorlist") or "" for one in _sections(files)}
+
+
 def aliases_of(label: str, files: dict[str, bytes]) -> set[str]:
     """Return the aliases of the entries with a name or an alias."""
     return {one["alias"] for one in _sections(files) if label in (one["alias"], one.get("name"))}

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
+
 # The end of each error. `packages/failure_report.py` adds the variables of the role.
 ADVICE = "Check the URLs, the logins, the proxy and the network, or set another URL."
 
@@ -27,6 +29,17 @@ class FailedSource:
         """Return the URL, and the reason if it does not contain the URL."""
         about = self.reason.strip().rstrip(".")
         return f"{self.url}: {about}" if about else self.url
+
+
+def stalled(urls: Collection[str], known: Mapping[str, str], reason: str) -> list[FailedSource]:
+    """Return the repositories from which no data arrived. `known` has the URLs of all repositories by name.
+
+    The list is empty if one of the URLs belongs to none of them.
+    """
+    plain = {name: url_logins.without_login(url).rstrip("/") for name, url in known.items()}
+    owners = [[name for name, base in plain.items() if url == base or url.startswith(f"{base}/")] for url in urls]
+    names = dict.fromkeys(max(found, key=lambda name: len(plain[name])) for found in owners if found)
+    return [FailedSource(name, url_logins.masked(known[name]), reason) for name in names] if all(owners) else []
 
 
 @dataclasses.dataclass

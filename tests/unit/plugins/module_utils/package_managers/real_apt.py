@@ -42,7 +42,7 @@ class RealApt:
         self.apt = Apt(self.run, str(root), lock_timeout=0)
 
     def run(self, argv: list[str], environment: Any = None, stdin: Any = None) -> tuple[int, str, str]:
-        own = ["--config-file", str(self.config)] if argv[0].startswith("apt") else []
+        own = ["-c", str(self.config)] if argv[0].startswith("apt") else []
         # The options of a view come later, and apt then uses them.
         done = subprocess.run(
             [argv[0], *own, *argv[1:]],

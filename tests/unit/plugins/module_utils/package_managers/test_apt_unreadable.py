@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 import shutil
+import socket
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import apt_failures
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import apt_failures, downloads
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt import Apt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     PackageManagerError,
     Steps,
@@ -104,6 +108,30 @@ def test_missing_security_updates_are_a_warning_of_their_own(host: RealApt) -> N
     host.plan("driver")
     (warning,) = host.apt.failures.warnings
     assert warning.startswith(f"The security updates of the distribution could not be read from {DEAD} trixie-security")
+
+
+def test_a_repository_that_sends_no_data_is_only_a_warning(host: RealApt) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/stalls"
+        host.sources(host.repository("good", "driver=1.0"), f"deb {url} stable main\n")
+        limits = downloads.DownloadLimits(1, 0, "tools")
+        # apt also prints the URLs without the network.
+        module = SimpleNamespace(run_command=lambda argv, **more: host.run(argv, more["environ_update"]))
+        run = downloads.runner(module, "apt", limits, str(host.root))
+        host.apt = Apt(lambda argv, **more: run([argv[0], "-c", str(host.config), *argv[1:]], **more), str(host.root))
+        assert [str(change) for change in host.plan("driver").changes] == ["install driver 1.0"]
+        (warning,) = host.apt.failures.warnings
+        assert f"{url} stable: no data for 1 seconds, twice." in warning
+        # The server is not asked again.
+        started = time.monotonic()
+        host.apt.apply([])
+        assert time.monotonic() - started < 1
+        # It is necessary.
+        files = (File(ENTRY, f"deb {url} stable main\n".encode()),)
+        host.sources(host.repository("other", "tool=1.0"))
+        host.apt.failures.found.clear()
+        with pytest.raises(PackageManagerError, match="This transaction needs it"):
+            host.plan("driver", files=files)
 
 
 def test_a_query_is_answered_by_the_others(host: RealApt) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.downloads import StalledError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError
@@ -32,6 +33,8 @@ class Machine:
     def __init__(self, root: Path, manager: str, **offers: str) -> None:
         self.root, self.manager, self.offers = root, manager, offers
         self.dead: set[str] = set()
+        # Those that never send data.
+        self.stalling: set[str] = set()
         # The repositories whose metadata is in the cache.
         self.cached: set[str] = {*offers}
         self.commands: list[str] = []
@@ -47,7 +50,17 @@ class Machine:
 
     def run(self, argv: list[str], environment: Any = None, stdin: Any = None) -> Answer:
         self.commands.append(" ".join(argv))
+        asked = self._asked(argv) & self.stalling
+        if asked and ("makecache" in argv or "refresh" in argv):
+            raise StalledError("zypper or dnf received no data.", [f"http://s/{name}/x" for name in asked], 120)
         return {"dnf": self._dnf, "zypper": self._zypper, "rpm": self._rpm}[argv[0]](argv)
+
+    def _asked(self, argv: list[str]) -> set[str]:
+        if "refresh" in argv:
+            return {*argv}
+        return self._visible(r"--setopt=reposdir=(\S+)", " ".join(argv)) - {
+            word.partition("=")[2] for word in argv if word.startswith("--disablerepo=")
+        }
 
     def _rpm(self, argv: list[str]) -> Answer:
         return 0, "", ""
@@ -196,6 +209,18 @@ def test_missing_security_updates_are_a_warning_of_their_own(make: Make) -> None
     assert machine.plan("driver") == ["install driver 1.0-1"]
     (warning,) = machine.backend.failures.warnings
     assert warning.startswith("The security updates of the distribution could not be read from http://")
+
+
+def test_a_repository_that_sends_no_data_is_only_a_warning(make: Make) -> None:
+    machine = make(base="driver", other="tool", third="rare")
+    machine.stalling, machine.dead = {"other"}, {"third"}
+    assert machine.plan("driver") == ["install driver 1.0-1"]
+    assert ["no data for 120 seconds, twice" in text for text in machine.backend.failures.warnings] == [True, False]
+    machine.stalling = {"base"}
+    machine.backend.failures.found.clear()
+    machine.backend.failures.needed = frozenset()
+    with pytest.raises((PackageManagerError, TransactionError)):
+        machine.plan("driver")
 
 
 def test_dnf_repository_that_may_be_skipped_is_a_warning(tmp_path: Path) -> None:
