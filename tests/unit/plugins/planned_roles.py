@@ -63,8 +63,6 @@ def install(folder: Path) -> dict[str, str]:
     changes = {
         # The fake of the observation is a module, so the plugin must not run the program that replaces the module.
         "host_python.command_for_input(self, self._task_vars)": "None",
-        # The roles lie beside the folder of the plugin.
-        "os.path.dirname(os.path.dirname(os.path.dirname(__file__)))": "os.path.dirname(os.path.dirname(__file__))",
     }
     for text, other in changes.items():
         assert text in plugin

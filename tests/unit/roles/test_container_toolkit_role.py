@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program
-from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run, site_samples
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run, old_nvidia_docker, site_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_toolkit_samples import recorded, registered, unit
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT, add_package
 from ansible_collections.gpufleet.hosts.tests.unit.roles.test_package_lock import Roles
@@ -161,3 +161,34 @@ def test_docker_gets_the_options_of_the_role_and_the_restart_for_the_hook(tmp_pa
     assert "'managed_by': 'nvidia_container_toolkit'" in results
     assert "/usr/bin/nvidia-container-runtime" in results
     assert "NVIDIA's hook for --gpus needs a restart, and container_engine_restart_policy is never" in results
+
+
+# Stands for package_transaction.
+TRANSACTION = """\
+from ansible.module_utils.basic import AnsibleModule
+
+module = AnsibleModule({}, supports_check_mode=True)
+module.fail_json(msg="<the transaction failed>")
+"""
+
+
+def test_files_of_a_purge_are_restored_even_if_the_transaction_fails(tmp_path: Path) -> None:
+    there = site_samples.converged()
+    for name, version in {**unit(), "nvidia-docker2": "2.14.0-1"}.items():
+        add_package(there, name, version)
+    there["nvidia_docker"] = old_nvidia_docker.traces()
+    roles = Roles(tmp_path)
+    tasks, source = tmp_path / f"roles/{ROLE}/tasks", ROOT / f"roles/{ROLE}/tasks/packages.yml"
+    before, _name, after = source.read_text(encoding="utf-8").partition("gpufleet.hosts.package_transaction:")
+    options, _always, rest = after.partition("  always:")
+    assert "purge:" in options
+    (tasks / "packages.yml").write_text(f"{before}transaction:\n  always:{rest}")
+    (tmp_path / "library/transaction.py").write_text(TRANSACTION)
+    shown = [{"ansible.builtin.debug": {"msg": "<steps {{ __nvidia_container_toolkit_steps }}>"}}]
+    (tasks / "migrate.yml").write_text(yaml.safe_dump(shown))
+    ((good, results, _observations),) = roles.run(ROLE, [there], nvidia_container_toolkit_migrate=True)
+    assert not good
+    assert "<the transaction failed>" in results
+    first, second = (text.split(">")[0] for text in results.split("<steps ")[1:])
+    assert "'do': 'save'" in first
+    assert second == "[{'do': 'restore', 'path': '/etc/docker/daemon.json'}]"
