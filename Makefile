@@ -88,6 +88,15 @@ molecule: sandbox ## Run one Molecule scenario: make molecule SCENARIO=default
 molecule-all: sandbox ## Run all Molecule scenarios on one fleet
 	@tools/molecule.sh
 
+BASE ?= origin/main
+.PHONY: affected
+affected: sandbox ## Run what the change since BASE can affect, by tests/affected.yml: make affected BASE=origin/main
+	@python tools/affected.py --base $(BASE)
+
+.PHONY: nightly
+nightly: ## Run everything on new hosts with empty caches, or continue an interrupted run (hours)
+	@tools/nightly.sh
+
 .PHONY: bench
 bench: sandbox ## Compare a converged run with fact gathering and with usual roles, and measure large fleets
 	@ansible-playbook -i $(INVENTORY) -i tests/benchmark/ssh.yml tests/sandbox/up.yml
