@@ -162,8 +162,14 @@ def parse(words, start):
         return Parsed(options, position if position < len(words) else None)
     # The next word may be the value of the option that is not known, or the image. So all options count that may be
     # options: they can only restrict the GPUs.
-    for after in (position, position + 1):
-        options += parse(words, after).options
+    waiting, seen = [position, position + 1], set()
+    while waiting:
+        place = waiting.pop()
+        if place not in seen:
+            seen.add(place)
+            more, position, is_certain = scan(words, place, VALUES, FLAGS, LETTERS)
+            options += more
+            waiting += [] if is_certain else [position, position + 1]
     return Parsed(options, None)
 
 
@@ -216,15 +222,20 @@ def resolve(names, inventory):
     for name in names:
         gpus = [gpu for gpu in inventory.gpus if name == "all" and not gpu.parent] or _named(name, inventory.gpus)
         if not gpus:
-            raise WrapperError(f"invalid device: {name}. This host has {_listed(inventory.gpus)}.")
+            raise WrapperError(f"invalid device: {shown(name)}. This host has {_listed(inventory.gpus)}.")
         if name != "all" and len(gpus) > 1:
-            raise WrapperError(f"invalid device: {name}. It is the start of several names: {_listed(gpus)}.")
+            raise WrapperError(f"invalid device: {shown(name)}. It is the start of several names: {_listed(gpus)}.")
         for gpu in gpus:
             parts = [part for part in inventory.gpus if part.parent == gpu.uuid] if gpu.has_mig else [gpu]
             if not parts and name != "all":
-                raise WrapperError(f"invalid device: {name}. It is in MIG mode, but has no MIG devices. Create them.")
+                raise WrapperError(f"invalid device: {shown(name)}. It is in MIG mode and has no MIG devices.")
             found += parts
     return list(dict.fromkeys(found))
+
+
+def shown(name):
+    """Return a name without characters that control the terminal. It may come from an image."""
+    return name if name.isprintable() else ascii(name)
 
 
 def _named(name, gpus):
@@ -255,13 +266,12 @@ def access(names, host, image_environment):
     if host.inventory is None or not host.engine.is_local:
         unclear = [name for name in names if not _PLAIN_NAME.fullmatch(name)]
         if unclear:
-            raise WrapperError(f"invalid device: {unclear[0]}. Use an index, a UUID or a PCI address.")
+            raise WrapperError(f"invalid device: {shown(unclear[0])}. Use an index, a UUID or a PCI address.")
         gpus = [Gpu(name, name, None, None, False, None) for name in names]
     else:
         gpus = resolve(names, host.inventory)
     by_cdi = _by_cdi(names, gpus, host.engine.cdi)
-    # From 29.2 on, Docker uses CDI for --gpus: moby/moby, daemon/devices_nvidia_linux.go.
-    if not host.engine.is_local or host.has_hook or (by_cdi and host.engine.version >= (29, 2)):
+    if not host.engine.is_local or host.has_hook:
         return _by_request(names, gpus)
     return by_cdi or _by_volume(gpus, host, image_environment) or _by_request(names, gpus)
 
@@ -344,14 +354,18 @@ def read_engine(info, hostname, address):
 def hook_accepts(config, *, is_rootless):
     """Return whether NVIDIA's hook with this config.toml gives GPUs to the containers of --gpus."""
     refuses = (_MODE.search(config) and not _SKIPS_MODE.search(config)) or _IGNORES_REQUESTS.search(config)
-    # A rootless engine must not change device cgroups. Without a change, a container of others cannot open a GPU.
+    # A rootless engine must not change device cgroups. Without that, containers of other engines cannot open a GPU.
     return not refuses and bool(_NO_CGROUPS.search(config)) == is_rootless
 
 
 def read_specifications(directory):
     """Return the names of the CDI devices of kind nvidia.com/gpu in a directory. Python cannot read YAML."""
     found = set()
-    for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return found
+    for name in names:
         if name.endswith((".json", ".yaml", ".yml")):
             text = read_file(os.path.join(directory, name))
             found |= set(_SPEC_NAME.findall(text)) if _has_kind(text) else set()
@@ -393,17 +407,17 @@ class Nvml:
 
     def inventory(self):
         """Return the GPUs, or None if the library does not answer."""
-        if self._library is None or self._library.nvmlInit_v2():
+        if self._library is None or not self._call("nvmlInit_v2"):
             return None
         version, cuda, count = ctypes.create_string_buffer(96), ctypes.c_int(), ctypes.c_uint()
-        self._library.nvmlSystemGetDriverVersion(version, 96)
+        self._call("nvmlSystemGetDriverVersion", version, 96)
         for name in ("nvmlSystemGetCudaDriverVersion_v2", "nvmlSystemGetCudaDriverVersion"):
             if self._call(name, ctypes.byref(cuda)):
                 break
-        self._library.nvmlDeviceGetCount_v2(ctypes.byref(count))
+        self._call("nvmlDeviceGetCount_v2", ctypes.byref(count))
         # A GPU that has no UUID cannot be named.
         gpus = [gpu for index in range(count.value) for gpu in self._gpu(index) if gpu.uuid]
-        self._library.nvmlShutdown()
+        self._call("nvmlShutdown")
         supported = (cuda.value // 1000, cuda.value % 1000 // 10) if cuda.value else None
         return Inventory(version.value.decode(errors="replace"), supported, gpus)
 
@@ -464,6 +478,7 @@ def read_image(docker, options, image):
 def observe(docker, options, environment):
     """Return what the host and the engine of docker have."""
     address = next((value for name, value in reversed(options) if name == "host"), environment.get("DOCKER_HOST", ""))
+    # Ansible would take these braces in the text of this program for a template.
     braces = "{}" * 2
     text = ask([*docker, "info", "--format", f"{braces[::2]}json .{braces[1::2]}"])
     try:
