@@ -60,6 +60,11 @@ def benchmark_document(result: Mapping[str, Any], settings: Mapping[str, Any], v
     return host.document(plain(result), variable, settings[variable], settings["benchmark_time_limit"])
 
 
+def benchmark_error(result: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Return why a task failed."""
+    return host.failure(plain(result), settings)
+
+
 def benchmark_report(hostvars: Mapping[str, Any], hosts: Sequence[str], variable: str) -> dict[str, Any]:
     """Return the results of all hosts. `variable` has the result of a host."""
     results = {name: plain(hostvars[name].get(variable)) for name in hosts}
@@ -81,6 +86,7 @@ class FilterModule:
             "_benchmark_arguments": benchmark_arguments,
             "_benchmark_chart": benchmark_chart,
             "_benchmark_document": benchmark_document,
+            "_benchmark_error": benchmark_error,
             "_benchmark_failures": report.failures,
             "_benchmark_report": benchmark_report,
             "_benchmark_request": benchmark_request,

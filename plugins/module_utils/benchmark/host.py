@@ -77,6 +77,25 @@ def document(result: Mapping[str, Any], variable: str, command: Sequence[str], t
     return _failed(f"the program ended with exit status {status}: {tail}")
 
 
+def failure(result: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Return why a task failed, with a way out for what the variables can cause. `result`: of the task."""
+    text = str(result.get("msg") or "a task failed").rstrip(".")
+    # The message of a command is only that it failed.
+    words = f"{text}: {result['stderr'].strip()}" if result.get("stderr") else text
+    command = " ".join(settings["benchmark_python"])
+    if "executable file" in words:
+        image = settings["benchmark_image"]
+        return (
+            f"benchmark_image {image} cannot start {command!r}, the value of benchmark_python. Set it to Python 3.8 or "
+            f"later in this image. {text}."
+        )
+    if "pull=never" in words:
+        return f"{text}. In this playbook, use benchmark_archive or benchmark_pull."
+    if result.get("stderr"):
+        return f"{words.rstrip('.')}."
+    return f"{text}."
+
+
 def _failed(error: str) -> dict[str, Any]:
     return {"error": error, "framework": None, "measurements": []}
 

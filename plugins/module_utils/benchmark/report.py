@@ -64,9 +64,9 @@ def gpu_reason(told: Mapping[str, Any]) -> str | None:
     """Return why no GPU of a host was measured, or None."""
     if told.get("reason"):
         return told["reason"]
-    reasons = [(told.get(place) or {}).get("gpu_reason") for place in ("container", "host")]
-    if told.get("kernel"):
-        reasons.append(told["kernel"].get("error"))
+    # Without an image, the kernel needs no framework, so its reason says more.
+    reasons = [(told.get("kernel") or {}).get("error")]
+    reasons += [(told.get(place) or {}).get("gpu_reason") for place in ("container", "host")]
     measured = any(row["device"] == "gpu" for row in one_host.rows("", told))
     return None if measured else next((reason for reason in reasons if reason), None)
 

@@ -83,6 +83,36 @@ def test_a_program_without_a_result_is_an_error_with_a_way_out(result, error):
     assert error in host.document(result, "benchmark_python", ["python3"], 60)["error"]
 
 
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        (
+            {"msg": 'Error starting container: exec: "python3": executable file not found in $PATH'},
+            "benchmark_image tiny cannot start 'python3', the value of benchmark_python. Set it to Python 3.8 or later",
+        ),
+        (
+            {"msg": "non-zero return code", "rc": 125, "stderr": "Error: open /a.tar: no such file or directory\n"},
+            "non-zero return code: Error: open /a.tar: no such file or directory.",
+        ),
+        (
+            {"msg": "image a is not in docker, and pull=never. Load the image, or set pull=missing."},
+            "image a is not in docker, and pull=never. Load the image, or set pull=missing. In this playbook, use "
+            "benchmark_archive or benchmark_pull.",
+        ),
+        ({"msg": "This task needs root."}, "This task needs root."),
+        ({}, "a task failed."),
+    ],
+)
+def test_a_failed_task_has_its_reason(result, error):
+    assert host.failure(result, request({"benchmark_image": "tiny"})).startswith(error)
+
+
+def test_the_reason_of_the_kernel_comes_first():
+    kernel = {"gpus": [], "error": "cuInit: CUDA_ERROR_NO_DEVICE (100)"}
+    result = {"host": {"gpu_reason": "python cannot use GPUs.", "measurements": []}, "kernel": kernel}
+    assert report.gpu_reason(result) == "cuInit: CUDA_ERROR_NO_DEVICE (100)"
+
+
 def test_the_result_is_the_last_line_of_the_output():
     told = {"measurements": [], "framework": "torch"}
     assert (
