@@ -34,7 +34,7 @@ SOCKETS = (f"{DATA}/nvidia-docker.sock", traces.SOCKET)
 _LARGEST = 1024 * 1024
 _LARGEST_DATABASE = 64 * 1024 * 1024
 # The files of package nvidia-docker, which a purge removes.
-OF_PACKAGE = (*UNITS[1:], *traces.SETTINGS, "/usr/bin/nvidia-docker-plugin")
+OF_PACKAGE = (*UNITS[1:], *traces.SETTINGS, "/usr/bin/nvidia-docker-plugin", "/usr/bin/nvidia-docker")
 # The files that a purge of old packages deletes with the user's changes, and their copies.
 KEPT = {
     owned.DAEMON_JSON: owned.MIGRATION_DAEMON_JSON,
@@ -51,7 +51,7 @@ def read(root: str, docker: str, run: Run) -> NvidiaDocker:
     database = read_bytes(place, "volumes/metadata.db", _LARGEST_DATABASE) or b""
     state = services.read([UNIT], run).get(UNIT) or {}
     return {
-        "files": _distinct(root, [path for path in traces.FILES if exists(root, path)]),
+        "files": _distinct(root, [path for path in traces.FILES if exists(root, path)]) + _wrappers(root),
         "hooks": traces.hooks(root),
         "has_user": traces.has_user(root),
         "service": {name: state.get(name) for name in ("load_state", "active_state", "unit_file_state")},
@@ -70,6 +70,15 @@ def _distinct(root: str, paths: list[str]) -> list[str]:
     for path in paths:
         found.setdefault(os.path.realpath(os.path.join(root, path.lstrip("/"))), path)
     return list(found.values())
+
+
+def _wrappers(root: str) -> list[str]:
+    """Return the programs of nvidia-docker 1.0. Those of nvidia-docker 2 and of this collection are scripts."""
+    return [
+        path
+        for path in ("/usr/bin/nvidia-docker", "/usr/local/bin/nvidia-docker")
+        if read_bytes(root, path, 4) == b"\x7fELF"
+    ]
 
 
 def _copy_state(root: str, path: str) -> str | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_bytes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 # Of the key in NVIDIA/nvidia-docker, branch gh-pages, gpgkey (295c69d).
 FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 _FOLDERS = ("/etc/apt/trusted.gpg.d", "/etc/apt/keyrings", "/usr/share/keyrings")
+# The key of a mirror, which the user chose.
+_OWN = owned.repository_key(owned.CONTAINER_TOOLKIT_REPOSITORY_ID, "apt")
 _LARGEST = 1024 * 1024
 # The number of the subpacket with the seconds after which a key expires: RFC 9580, section 5.2.3.13.
 _KEY_EXPIRATION = 9
@@ -33,6 +36,8 @@ def read(root: str, now: float) -> list[OldKey]:
     paths += [f"{folder}/{name}" for folder in _FOLDERS for name in listing(root, folder)]
     found: list[OldKey] = []
     for path in paths:
+        if path == _OWN:
+            continue
         data = read_bytes(root, path, _LARGEST) if path.endswith((".gpg", ".asc")) else None
         try:
             if data and is_expired(data, now):

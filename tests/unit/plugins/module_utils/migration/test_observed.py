@@ -132,6 +132,14 @@ def test_containers_are_read_with_their_volumes_and_runtimes_and_without_their_s
     ]
 
 
+def test_only_the_program_of_nvidia_docker_1_is_a_leftover(tree: Tree) -> None:
+    tree.file("usr/bin/nvidia-docker-plugin", "x")
+    tree.file("usr/bin/nvidia-docker", "#!/bin/sh\n")
+    assert seen(tree)["files"] == ["/usr/bin/nvidia-docker-plugin"]
+    tree.file("usr/local/bin/nvidia-docker", b"\x7fELF\x02")
+    assert seen(tree)["files"] == ["/usr/bin/nvidia-docker-plugin", "/usr/local/bin/nvidia-docker"]
+
+
 def test_data_directory_of_docker_is_followed(tree: Tree) -> None:
     tree.file("etc/docker/daemon.json", '{"data-root": "/srv/docker"}')
     tree.file("srv/docker/volumes/metadata.db", old.database({old.VOLUME: "nvidia-docker"}))

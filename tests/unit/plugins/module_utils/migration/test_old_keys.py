@@ -70,6 +70,7 @@ def test_files_that_apt_trusts_are_read(tmp_path):
     tree.file("etc/apt/keyrings/new.gpg", NEW)
     tree.file("etc/apt/keyrings/broken.gpg", b"x")
     tree.file("etc/apt/trusted.gpg.d/nvidia.txt", OLD)
+    tree.file("usr/share/keyrings/gpufleet-nvidia-container-toolkit.gpg", OLD)
     assert old_keys.read(tree.root, Y2022) == [
         {"path": "/etc/apt/trusted.gpg", "alone": False},
         {"path": "/etc/apt/trusted.gpg.d/nvidia.asc", "alone": True},
