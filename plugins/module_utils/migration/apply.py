@@ -66,6 +66,7 @@ class Migrator:
             "save": self._save,
             "remove_container": self._remove_container,
             "remove_volume": self._remove_volume,
+            "mark_restart": self._mark_restart,
             "stop_unit": self._stop_unit,
             "remove_entries": self._remove_entries,
             "remove_key": self._remove_key,
@@ -86,13 +87,13 @@ class Migrator:
     @contextlib.contextmanager
     def _stub(self, steps: list[dict[str, Any]]) -> Iterator[None]:
         """Answer in place of the plugin while its volumes are removed, if it does not answer itself."""
-        needs = any(step["do"] == "remove_volume" for step in steps) and not self._check
+        names = [step["name"] for step in steps if step["do"] == "remove_volume" and not self._check]
         paths = [*observed.SOCKETS, *self._specified()]
-        if not needs or any(observed.answers(self._full(path)) for path in paths):
+        if not names or any(observed.answers(self._full(path)) for path in paths):
             yield
             return
         # Docker remembers the address of a plugin that it has used. Otherwise, it looks for a socket first.
-        with plugin_stub.answering([self._full(path) for path in dict.fromkeys(paths)]):
+        with plugin_stub.answering([self._full(path) for path in dict.fromkeys(paths)], names):
             yield
 
     def _specified(self) -> list[str]:
@@ -180,6 +181,15 @@ class Migrator:
     def _remove_volume(self, step: dict[str, Any]) -> bool:
         if not self._check:
             self._docker.remove(step["name"])
+        return True
+
+    def _mark_restart(self, step: dict[str, Any]) -> bool:
+        text = f"{step['since']}\n"
+        if read_text(self._root, owned.CONTAINER_TOOLKIT_RESTART_MARKER) == text:
+            return False
+        if not self._check:
+            os.makedirs(self._full(owned.RUNTIME_DIRECTORY), mode=0o755, exist_ok=True)
+            self._write(owned.CONTAINER_TOOLKIT_RESTART_MARKER, text.encode(), 0o644)
         return True
 
     def _stop_unit(self, step: dict[str, Any]) -> bool:

@@ -33,6 +33,8 @@ if t.TYPE_CHECKING:
 
 Step = dict[str, t.Any]
 _APT = "/etc/apt/"
+# Docker keeps a plugin that it has used until it stops: moby/moby, volume/drivers/extpoint.go.
+_REMEMBERED = "the volume plugin of nvidia-docker 1.0, which Docker remembers"
 
 
 @dataclasses.dataclass
@@ -51,6 +53,8 @@ class Migration:
     files: list[str] = dataclasses.field(default_factory=list)
     kept: list[str] = dataclasses.field(default_factory=list)
     volumes: list[str] = dataclasses.field(default_factory=list)
+    # Why Docker must restart, or None.
+    restart: str | None = None
     takes_runtime: bool = False
     drops_flag: bool = False
     changes: list[str] = dataclasses.field(default_factory=list)
@@ -122,13 +126,18 @@ def _plugin(result: Migration, host: Host, seen: NvidiaDocker, *, remove_contain
         return False
     removable = [one for one in using if not one["running"]] if remove_containers else []
     staying = [one for one in using if one not in removable]
+    in_use = {name for one in staying for name in one["volumes"]}
+    result.volumes = [name for name in volumes if name not in in_use]
+    if docker.get("active_state") == "active" and (result.volumes or (seen["answers"] and not staying)):
+        result.restart = _REMEMBERED
+        # The marker has the start time of the Docker that must restart, so it has no effect afterwards. It comes first,
+        # because a run that continues finds no volumes any more.
+        result.before.append({"do": "mark_restart", "since": docker.get("active_since_us")})
     for one in removable:
         result.before.append({"do": "remove_container", "id": one["id"], "name": one["name"]})
         result.changes.append(
             f"remove container {one['name']}, and keep its description in {owned.MIGRATION_CONTAINERS}"
         )
-    in_use = {name for one in staying for name in one["volumes"]}
-    result.volumes = [name for name in volumes if name not in in_use]
     for name in result.volumes:
         result.before.append({"do": "remove_volume", "name": name})
         result.changes.append(f"remove volume {name} of the plugin nvidia-docker")

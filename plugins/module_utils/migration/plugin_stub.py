@@ -20,15 +20,20 @@ import threading
 import typing as t
 
 _TYPE = "application/vnd.docker.plugins.v1.2+json"
-# Every container and volume of the plugin counts as existing, and a removal removes nothing.
+# The volumes count as existing, and their removal removes nothing.
 _MOUNTPOINT = "/nonexistent"
 # How long the end of the answers may take.
 _POLL_SECONDS = 0.02
 
 
-def answer(path: str, request: dict[str, t.Any]) -> dict[str, t.Any] | None:
-    """Return the answer to a call, or None to a call that the removal of a volume does not need."""
+def answer(path: str, request: dict[str, t.Any], names: t.Collection[str]) -> dict[str, t.Any] | None:
+    """Return the answer to a call, or None to a call that the removal of a volume does not need.
+
+    `names`: the volumes to remove. Docker also asks for the volumes that somebody else creates meanwhile.
+    """
     name = str(request.get("Name") or "")
+    if path.startswith("/VolumeDriver.") and "Name" in request and name not in names:
+        return {"Err": f"no such volume: {name}"}
     answers: dict[str, dict[str, t.Any]] = {
         "/Plugin.Activate": {"Implements": ["VolumeDriver"]},
         "/VolumeDriver.Capabilities": {"Capabilities": {"Scope": "local"}},
@@ -41,13 +46,15 @@ def answer(path: str, request: dict[str, t.Any]) -> dict[str, t.Any] | None:
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
+    names: t.Collection[str] = ()
+
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
             request = json.loads(body or b"{}")
         except ValueError:
             request = {}
-        content = answer(self.path, request if isinstance(request, dict) else {})
+        content = answer(self.path, request if isinstance(request, dict) else {}, self.names)
         data = json.dumps(content or {"Err": f"{self.path} is not supported"}).encode()
         self.send_response(200 if content else 404)
         self.send_header("Content-Type", _TYPE)
@@ -67,21 +74,25 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 @contextlib.contextmanager
-def answering(paths: t.Collection[str]) -> t.Iterator[None]:
-    """Answer on these sockets. Afterwards, remove the sockets, and the directories that were created for them."""
+def answering(paths: t.Collection[str], names: t.Collection[str]) -> t.Iterator[None]:
+    """Answer on these sockets, for the volumes with these names.
+
+    Afterwards, remove the sockets, and the directories that were created for them.
+    """
+    handler = type("_HandlerOfNames", (_Handler,), {"names": frozenset(names)})
     with contextlib.ExitStack() as stack:
         for path in paths:
-            stack.enter_context(_listening(path))
+            stack.enter_context(_listening(path, handler))
         yield
 
 
 @contextlib.contextmanager
-def _listening(path: str) -> t.Iterator[None]:
+def _listening(path: str, handler: type[_Handler]) -> t.Iterator[None]:
     folder = os.path.dirname(path)
     is_new = not os.path.isdir(folder)
     os.makedirs(folder, mode=0o755, exist_ok=True)
     _unlink(path)
-    with _Server(path, _Handler) as server:
+    with _Server(path, handler) as server:
         os.chmod(path, 0o600)
         thread = threading.Thread(target=server.serve_forever, args=(_POLL_SECONDS,), daemon=True)
         thread.start()

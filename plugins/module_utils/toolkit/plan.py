@@ -121,11 +121,14 @@ def plan(
         reasons += registration.reasons
         if docker_runtime.needs_restart(host) and not result.adds_hook:
             result.restart = [docker_runtime.HOOK]
+        if result.migration.restart:
+            result.restart = [*result.restart, result.migration.restart]
         result.config_needed = bool(registration.changes or result.restart)
         result.changes += registration.changes
-        result.changes += ["restart docker.service for the new hook"] if result.restart else []
+        result.changes += ["restart docker.service for the new hook"] if docker_runtime.HOOK in result.restart else []
+        result.changes += [f"restart docker.service for {result.migration.restart}"] if result.migration.restart else []
         # Docker detects the hook of new packages only when it starts.
-        restart = [*registration.restart, *([docker_runtime.HOOK] if result.restart or result.adds_hook else [])]
+        restart = [*registration.restart, *result.restart, *([docker_runtime.HOOK] if result.adds_hook else [])]
         result.disruptions = disruptions.of_options(host, restart, registration.config, restart_policy)
     elif request.default_runtime and not {"containerd", "crio"} & set(engines):
         result.problems.append(

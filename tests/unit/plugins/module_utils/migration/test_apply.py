@@ -137,16 +137,18 @@ def test_stub_answers_what_the_removal_of_a_volume_needs_and_refuses_the_rest(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    def ask(path: str) -> tuple[int, dict[str, t.Any]]:
+    def ask(path: str, name: str = "v") -> tuple[int, dict[str, t.Any]]:
         connection = UnixConnection("new/s", 5)
-        connection.request("POST", path, json.dumps({"Name": "v"}), {"Accept": "x"})
+        connection.request("POST", path, json.dumps({"Name": name}), {"Accept": "x"})
         response: http.client.HTTPResponse = connection.getresponse()
         return response.status, json.loads(response.read())
 
-    with plugin_stub.answering(["new/s"]):
+    with plugin_stub.answering(["new/s"], ["v"]):
         assert ask("/Plugin.Activate") == (200, {"Err": "", "Implements": ["VolumeDriver"]})
         assert ask("/VolumeDriver.Get")[1]["Volume"]["Name"] == "v"
         assert ask("/VolumeDriver.Remove") == (200, {"Err": ""})
+        # A volume that somebody creates meanwhile is not one of the plugin.
+        assert ask("/VolumeDriver.Get", "other") == (200, {"Err": "no such volume: other"})
         assert ask("/VolumeDriver.Create")[0] == 404
         assert ask("/VolumeDriver.Mount")[0] == 404
     assert os.listdir(tmp_path) == []

@@ -173,12 +173,12 @@ def test_clashing_entries_do_not_break_the_query() -> None:
 @pytest.mark.parametrize(
     ("containers", "remove", "steps", "reason"),
     [
-        ([], False, ["remove_volume", "stop_unit"], None),
+        ([], False, ["mark_restart", "remove_volume", "stop_unit"], None),
         ([STOPPED], False, [], "train (stopped). Create them again"),
-        ([STOPPED], True, ["remove_container", "remove_volume", "stop_unit"], None),
+        ([STOPPED], True, ["mark_restart", "remove_container", "remove_volume", "stop_unit"], None),
         ([RUNNING], True, [], "serve (running). Create them again"),
         ([STOPPED, RUNNING], True, ["remove_container"], "serve (running)"),
-        ([old.described("web", runtime="kata")], False, ["remove_volume", "stop_unit"], None),
+        ([old.described("web", runtime="kata")], False, ["mark_restart", "remove_volume", "stop_unit"], None),
     ],
 )
 def test_plugin_goes_only_when_no_container_needs_it(
@@ -199,7 +199,10 @@ def test_plugin_goes_only_when_no_container_needs_it(
         goes,
         goes,
     )
-    assert (f"remove user {'nvidia-docker'}" in done.changes) is goes
+    assert ("remove user nvidia-docker" in done.changes) is goes
+    # Docker waits for a plugin that it has used until it starts again.
+    restart = "the volume plugin of nvidia-docker 1.0, which Docker remembers"
+    assert (restart in done.restart, f"restart docker.service for {restart}" in done.changes) == (goes, goes)
 
 
 def test_docker_that_does_not_run_keeps_the_plugin() -> None:
