@@ -255,6 +255,12 @@ options:
     type: list
     elements: str
     default: []
+  keep_lists:
+    description: >-
+      Whether the package lists that apt downloads for O(query) stay on the host, so that the next transaction downloads
+      only what has changed. Without effect in check mode.
+    type: bool
+    default: false
   query_streams:
     description: With dnf, modules whose streams are returned in RV(streams). Like O(query), changes nothing.
     type: list
@@ -623,6 +629,7 @@ def main() -> None:
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             **dict.fromkeys((*LISTS, "query", "query_streams", "query_dependencies"), texts),
             "may_upgrade": {"type": "bool", "default": False},
+            "keep_lists": {"type": "bool", "default": False},
             "repositories": {"type": "list", "elements": "dict", "default": [], "options": repositories.OPTIONS},
             "files": {
                 "type": "list",
@@ -674,7 +681,9 @@ def main() -> None:
         record = journal.Journal(options["record"])
         question = transaction.Question(options["query"], options["query_streams"], options["query_dependencies"])
         if question:
-            found = transaction.query(wanted, question, program, record)
+            found = transaction.query(
+                wanted, question, program, record, is_real=options["keep_lists"] and not module.check_mode
+            )
             warn(module, program)
             module.exit_json(changed=False, **found)
         if options["rehearse_removals"]:

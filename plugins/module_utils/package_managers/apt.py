@@ -40,6 +40,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.downloads import StalledError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import INSTALL, Change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
+    apt_list_files,
     apt_selection,
     apt_sources,
     failed_sources,
@@ -282,6 +283,12 @@ class Apt:
     def _excluding(self, sources: dict[str, str], directory: str) -> tuple[str, ...]:
         found = self.failures.found
         return apt_failures.excluding(sources, found, _arch(), directory) if found else ()
+
+    def keep(self, view: View) -> None:
+        """Copy the lists of a view to the host."""
+        if view.options:
+            lists = os.path.join(self._root, _LISTS.lstrip("/"))
+            apt_list_files.keep(f"{os.path.dirname(view.options[1])}/lists", lists)
 
     def sources(self, names: list[str], view: View) -> dict[str, set[str]]:
         """Return the repositories that offer packages by the last known lists, even if they do not answer now."""

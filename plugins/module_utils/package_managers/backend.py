@@ -212,6 +212,9 @@ class Backend(Protocol):
         repositories, keys, logins, pins.
         """
 
+    def keep(self, view: View) -> None:
+        """Keep the metadata that a view fetched, so that the next view or `apply` does not fetch it again."""
+
     def offers(self, names: list[str], view: View) -> dict[str, list[str]]:
         """Return the available versions by package, newest first. Wildcards select all packages that they match."""
 

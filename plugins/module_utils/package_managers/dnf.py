@@ -251,6 +251,9 @@ class Dnf:
         self.failures.add(failed)
         return bool(failed)
 
+    def keep(self, view: View) -> None:
+        """Do nothing: a view uses the cache of dnf."""
+
     def sources(self, names: list[str], view: View) -> dict[str, set[str]]:
         """Return the repositories that offer packages by dnf's cache, even those that do not answer now."""
         query = ["--quiet", *view.options, "--cacheonly", "--setopt=*.skip_if_unavailable=1", "repoquery"]

@@ -254,6 +254,9 @@ class Zypper:
             raise cause
         self.failures.add(failed)
 
+    def keep(self, view: View) -> None:
+        """Do nothing: a view uses the cache of zypper."""
+
     def sources(self, names: list[str], view: View) -> dict[str, set[str]]:
         """Return the repositories that offer packages by zypper's cache, even those that do not answer now."""
         files = self._repositories.files()

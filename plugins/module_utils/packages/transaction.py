@@ -129,7 +129,7 @@ def present(request: Request, backend: Backend, journal: Journal, *, check_mode:
         repaired = prepare(backend, journal)
         # Another program or the repair may have changed packages.
         todo = plan(request, backend, journal)
-        run = _simulate(request, todo, backend, journal)
+        run = _simulate(request, todo, backend, journal, is_real=True)
         if todo.acts:
             _act(run)
     run.result.repaired = repaired
@@ -167,16 +167,21 @@ class Question:
         return bool(self.packages or self.streams or self.dependencies)
 
 
-def query(request: Request, question: Question, backend: Backend, journal: Journal) -> dict[str, Any]:
+def query(
+    request: Request, question: Question, backend: Backend, journal: Journal, *, is_real: bool = False
+) -> dict[str, Any]:
     """Return the available `versions` of packages, the `streams` of modules, and the `dependencies` of packages.
 
-    `hidden` has the packages that only the configuration of the package manager hides, each with a sentence.
+    `hidden` has the packages that only the configuration of the package manager hides, each with a sentence. Before a
+    real transaction, the fetched metadata is kept for it.
     """
     files = _with_keys(plan(request, backend, journal), backend, journal)
     backend.failures.needed = _needed(request, backend.name)
     with workspace() as directory:
         view = backend.view(directory, [*_written(journal, files), *files])
         versions = backend.offers(question.packages, view) if question.packages else {}
+        if is_real:
+            backend.keep(view)
         unreadable_sources.note_lost([name for name in versions if not versions[name]], backend, view)
         return {
             "versions": versions,
@@ -245,8 +250,11 @@ class _Run:
     result: Result = dataclasses.field(default_factory=Result)
 
 
-def _simulate(request: Request, todo: Todo, backend: Backend, journal: Journal) -> _Run:
-    """Simulate the transaction in a private view. Fail if a change is not allowed."""
+def _simulate(request: Request, todo: Todo, backend: Backend, journal: Journal, *, is_real: bool = False) -> _Run:
+    """Simulate the transaction in a private view. Fail if a change is not allowed.
+
+    A real transaction keeps the metadata that the view fetched.
+    """
     before = backend.installed()
     files = _with_keys(todo, backend, journal)
     backend.failures.needed = _needed(request, backend.name)
@@ -256,10 +264,12 @@ def _simulate(request: Request, todo: Todo, backend: Backend, journal: Journal) 
         with unreadable_sources.explained([item.name for item in todo.missing if not item.file], backend, view):
             choice.check_streams(todo.streams, backend, view)
             changes = choice.simulate(todo.missing, steps, backend, view)
-    run = _Run(request, todo, backend, journal, before, files, steps)
-    run.result.files = [host_files.diff(host_files.current(file.path, journal.root), file) for file in files]
-    run.result.streams = todo.streams
-    _judge(run, changes)
+        run = _Run(request, todo, backend, journal, before, files, steps)
+        run.result.files = [host_files.diff(host_files.current(file.path, journal.root), file) for file in files]
+        run.result.streams = todo.streams
+        _judge(run, changes)
+        if is_real:
+            backend.keep(view)
     if run.result.held or run.result.released:
         backend.locks_versions(changes)
     return run

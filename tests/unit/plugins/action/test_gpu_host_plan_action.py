@@ -775,6 +775,20 @@ def test_a_failed_plan_names_the_line_that_hides_a_package(host, monkeypatch):
     assert hidden["docker-ce"] in result["msg"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "keeps"),
+    [
+        # Playbooks plan and site, and a role alone.
+        ({"requires_root": True}, None),
+        ({"requires_root": True, "cloud_init_timeout": 900}, True),
+        ({}, True),
+    ],
+)
+def test_only_a_run_that_changes_the_host_keeps_package_lists(host, arguments, keeps):
+    host.run(bare(), **arguments)
+    assert [options.get("keep_lists") for options in host.arguments(QUERY) if options.get("query")] == [keeps]
+
+
 def test_a_failed_plan_has_the_warnings_of_the_query(host, monkeypatch):
     """A repository that could not be read may be why no engine was found."""
     execute = host.execute

@@ -178,6 +178,9 @@ class FakeManager:
                     found.setdefault(package.name if "*" in name else name, []).append(package.version)
         return {name: sorted(versions, key=version_order.debian, reverse=True) for name, versions in found.items()}
 
+    def keep(self, view: View) -> None:
+        """Do nothing: metadata of views is not simulated."""
+
     def sources(self, names: list[str], view: View) -> dict[str, set[str]]:
         self._call("sources")
         return {name: {"archive"} for name in names if any(one.name == name for one in self._available(view.options))}
