@@ -71,7 +71,10 @@ def write(files: dict[str, bytes]) -> None:
 
 
 def failed(out: str, err: str, urls: dict[str, str]) -> list[FailedSource]:
-    """Return the repositories that dnf could not read. `urls` has the URLs of the enabled ones by ID."""
+    """Return the repositories that dnf could not read. `urls` has the URLs of the enabled ones by ID.
+
+    dnf's plugins add others, for example an empty one of the host, which dnf does without.
+    """
     reasons: dict[str, str] = {}
     for found in _FAILED.finditer(f"{err}\n{out}"):
         reasons[found["id"]] = found["reason"]
@@ -82,11 +85,12 @@ def failed(out: str, err: str, urls: dict[str, str]) -> list[FailedSource]:
     return [
         FailedSource(
             name,
-            masked(urls.get(name) or name),
+            masked(urls[name]),
             noted(masked(details.get(name) or reason), err),
             bool(_SECURITY.search(name)),
         )
         for name, reason in reasons.items()
+        if name in urls
     ]
 
 

@@ -40,7 +40,11 @@ class SolverError(PackageManagerError):
 
 def failure(command: str, rc: int, out: str, err: str) -> PackageManagerError:
     """Return the error for a failed command, with the lines that explain it."""
-    hint = "\nCheck the URL, the proxy, the network and the signing key." if command == "zypper refresh" else ""
+    hint = (
+        "\nCheck the URL, the proxy, the network and the signing key, or set another URL."
+        if command == "zypper refresh"
+        else ""
+    )
     kind = SolverError if "<description>Problem: " in out else PackageManagerError
     return kind(f"{command} failed with exit status {rc}: {problems(out, err) or 'it printed no reason.'}{hint}")
 
@@ -76,7 +80,7 @@ def skipped(out: str, err: str) -> dict[str, str]:
         name = _SKIPPED.match(text)
         if name:
             found[name["name"]] = noted(reason, err)
-        reason = url_logins.masked(" ".join(_CAUSE.findall(text)) or problems(message.group(), ""))
+        reason = url_logins.masked(" ".join(_CAUSE.findall(text)) or " ".join(problems(message.group(), "").split()))
     return found
 
 

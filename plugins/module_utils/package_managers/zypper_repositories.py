@@ -164,15 +164,19 @@ def all_entries(files: dict[str, bytes]) -> list[Entry]:
 
 
 def without(files: dict[str, bytes], failed: set[str]) -> dict[str, bytes]:
-    """Return the repository files without the entries of some aliases."""
+    """Return the repository files in which some aliases are disabled. zypper removes its cache of unknown aliases."""
     return {
         path: b"".join(
-            section
+            _disabled(section) if any(section.startswith(f"[{alias}]".encode()) for alias in failed) else section
             for section in re.split(rb"^(?=\[)", content, flags=re.MULTILINE)
-            if not any(section.startswith(f"[{alias}]".encode()) for alias in failed)
         )
         for path, content in files.items()
     }
+
+
+def _disabled(section: bytes) -> bytes:
+    first, _end, rest = section.partition(b"\n")
+    return first + b"\nenabled=0\n" + re.sub(rb"^enabled[ \t]*=.*\n?", b"", rest, flags=re.MULTILINE)
 
 
 def failed(skipped: dict[str, str], files: dict[str, bytes]) -> list[FailedSource]:

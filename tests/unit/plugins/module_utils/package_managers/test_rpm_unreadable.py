@@ -143,7 +143,8 @@ class Machine:
         found = re.search(pattern, words)
         place = Path(found[1]) if found else self.directory
         texts = [path.read_text() for path in place.glob("*.repo")]
-        return {name for text in texts for name in re.findall(r"^\[(.+)\]$", text, re.MULTILINE)}
+        sections = re.findall(r"^\[(.+)\]\n((?:(?!\[).*\n?)*)", "".join(texts), re.MULTILINE)
+        return {name for name, text in sections if "enabled=1" in text}
 
     def plan(self, *names: str, **options: Any) -> list[str]:
         journal = Journal("tools", str(self.root))

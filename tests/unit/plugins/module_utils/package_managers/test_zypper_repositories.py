@@ -105,3 +105,13 @@ def test_only_an_empty_file_of_the_locks_is_removed(tmp_path):
     locks.write_bytes(b"")
     zypper_locks.remove_empty(str(tmp_path))
     assert not locks.exists()
+
+
+def test_an_unreadable_repository_stays_known_to_zypper():
+    """zypper removes its cache of aliases that no entry has."""
+    content = b"# c\n[a]\nname=A\nenabled = 1\nbaseurl=http://a\n[ab]\nenabled=1\n[b]\nbaseurl=http://b\n"
+    found = zypper_repositories.without({"/x.repo": content}, {"a", "b"})
+    assert found == {
+        "/x.repo": b"# c\n[a]\nenabled=0\nname=A\nbaseurl=http://a\n[ab]\nenabled=1\n[b]\nenabled=0\nbaseurl=http://b\n"
+    }
+    assert [entry.enabled for entry in zypper_repositories.all_entries(found)] == [False, True, False]
