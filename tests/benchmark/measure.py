@@ -9,7 +9,6 @@ import base64
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -22,9 +21,15 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SITE = ROOT / "playbooks/site.yml"
-PLAYBOOKS = {"site": SITE, "gather": HERE / "gather.yml", "baseline": HERE / "baseline/site.yml"}
+PLAYBOOKS = {
+    "site": SITE,
+    "gather": HERE / "gather.yml",
+    "floor": HERE / "floor.yml",
+    "baseline": HERE / "baseline/site.yml",
+}
 
 FORKS = 10
+HUGE_FLEET = 1000
 NO_GPU = 77
 COUNTERS = {"Tcp": "ActiveOpens", "Udp": "OutDatagrams"}
 
@@ -34,10 +39,11 @@ class CannotMeasure(Exception):
 
 
 class Done(NamedTuple):
-    """A finished program. The CPU time includes the children of the program."""
+    """A finished program. The CPU time includes the children of the program. The memory is the most of one process."""
 
     seconds: float
     cpu_seconds: float
+    memory_mib: float
     result: subprocess.CompletedProcess[str]
 
 
@@ -50,16 +56,15 @@ def ansible(program: str, *arguments: str, calls: Path | None = None) -> Done:
     environment["ANSIBLE_STDOUT_CALLBACK"] = "ansible.builtin.default"
     if calls:
         environment |= {"REMOTE_CALLS": str(calls), "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback")}
-    used, started = _cpu_seconds(), time.perf_counter()
-    result = subprocess.run(
-        [program, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    return Done(time.perf_counter() - started, _cpu_seconds() - used, result)
-
-
-def _cpu_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+    command, started = [program, *arguments], time.perf_counter()
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=errors) as process:
+            _pid, status, usage = os.wait4(process.pid, 0)  # Popen.wait does not return the memory.
+            seconds, process.returncode = time.perf_counter() - started, os.waitstatus_to_exitcode(status)
+        for stream in (output, errors):
+            stream.seek(0)
+        result = subprocess.CompletedProcess(command, process.returncode, output.read(), errors.read())
+    return Done(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, result)
 
 
 def changes(output: str) -> dict[str, int]:
@@ -76,7 +81,8 @@ def converge(path: Path, *arguments: str, calls: Path | None = None) -> dict[str
     changed = changes(output)
     if not changed:
         raise CannotMeasure(f"{name} ran on no host. Check the inventory and --limit.")
-    return {"seconds": done.seconds, "cpu_seconds": done.cpu_seconds, "hosts": len(changed), "changed": changed}
+    measured = {"seconds": done.seconds, "cpu_seconds": done.cpu_seconds, "memory_mib": done.memory_mib}
+    return {**measured, "hosts": len(changed), "changed": changed}
 
 
 def unchanged(path: Path, *arguments: str, calls: Path | None = None) -> dict[str, Any]:
@@ -98,13 +104,15 @@ def prepare(*arguments: str) -> None:
 
 
 def counted(entries: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the executed modules, their number, and the task results by status for each host."""
+    """Return the executed modules, their number, the sent bytes, and the task results by status for each host."""
     hosts: dict[str, dict[str, Any]] = {}
     for entry in entries:
-        host = hosts.setdefault(entry["host"], {"calls": 0, "modules": Counter(), "results": Counter()})
+        host = hosts.setdefault(entry["host"], {"calls": 0, "sent": 0, "modules": Counter(), "results": Counter()})
         if "module" in entry:
             host["calls"] += 1
             host["modules"][entry["module"]] += 1
+        elif "sent" in entry:
+            host["sent"] += entry["sent"]
         else:
             host["results"][entry["result"]] += 1
     return hosts
@@ -184,8 +192,10 @@ def scale(inventory: Sequence[str], host: str, sizes: Sequence[int], repeats: in
     runs: dict[int, list[dict[str, Any]]] = {number: [] for number in sizes}
     with tempfile.TemporaryDirectory() as directory:
         fleets = {number: aliases(inventory, host, number, Path(directory)) for number in sizes}
-        for _turn in range(repeats):
+        for turn in range(repeats):
             for number, fleet in fleets.items():
+                if turn and number >= HUGE_FLEET:
+                    continue  # A run takes minutes.
                 runs[number].append(unchanged(SITE, "-i", str(fleet), "--forks", str(FORKS)))
     return runs
 

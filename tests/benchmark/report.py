@@ -11,18 +11,24 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 # Limits for each host of a converged run.
-CALLS_MAX = 2
-RESULTS_MAX = 12
+CALLS_MAX = 1
+RESULTS_MAX = 4
+BYTES_MAX = 250_000
 # Limits for the wall time of a converged run, divided by the wall time of the other playbook.
-GATHER_RATIO_MAX = 1.5
+GATHER_RATIO_MAX = 1.2
 BASELINE_RATIO_MAX = 1 / 3
 # Limits for the time per host in a large fleet: seconds, and the ratio to the time per host in a small fleet.
 LARGE_FLEET = 50
 SMALL_FLEET = 10
-SECONDS_PER_HOST_MAX = 0.9
+SECONDS_PER_HOST_MAX = 0.30
 GROWTH_MAX = 1.15
 
-PLAYBOOKS = {"site": "site.yml, converged", "gather": "fact gathering", "baseline": "baseline, converged"}
+PLAYBOOKS = {
+    "site": "site.yml, converged",
+    "gather": "fact gathering",
+    "floor": "one empty call, four results",
+    "baseline": "baseline, converged",
+}
 STATUSES = ("ok", "changed", "skipped", "failed")
 # Connections that a host opened, and datagrams that it sent. Ansible's connections to the host do not count.
 COUNTERS = {"Tcp.ActiveOpens": "CONNECTIONS", "Udp.OutDatagrams": "DATAGRAMS"}
@@ -42,7 +48,7 @@ class Check(NamedTuple):
     def __str__(self) -> str:
         if self.value is None:
             return f"{self.what}: could not be measured"
-        return f"{self.what}: {self.value:g} (limit: {self.most:.3g})"
+        return f"{self.what}: {_cell(self.value)} (limit: {_cell(self.most)})"
 
 
 def times(runs: dict[str, Sequence[dict[str, Any]]]) -> dict[str, Any]:
@@ -61,6 +67,7 @@ def times(runs: dict[str, Sequence[dict[str, Any]]]) -> dict[str, Any]:
         },
         "ratio_to_gather": round(medians["site"] / medians["gather"], 3),
         "ratio_to_baseline": round(medians["site"] / medians["baseline"], 3),
+        "floor_to_gather": round(medians["floor"] / medians["gather"], 3),
     }
 
 
@@ -76,6 +83,7 @@ def scale(runs: dict[int, Sequence[dict[str, Any]]]) -> dict[str, Any]:
             "seconds": round(seconds, 2),
             "seconds_per_host": round(seconds / number, 3),
             "cpu_seconds_per_host": round(statistics.median(run["cpu_seconds"] for run in runs[number]) / number, 3),
+            "memory_mib": round(statistics.median(run["memory_mib"] for run in runs[number])),
         }
         for number, seconds in medians.items()
     ]
@@ -91,6 +99,7 @@ def checks(found: dict[str, Any]) -> list[Check]:
         compared += [
             Check(f"{host}: module calls", taken["calls"], CALLS_MAX),
             Check(f"{host}: task results", sum(taken["results"].values()), RESULTS_MAX),
+            Check(f"{host}: sent bytes", taken["sent"], BYTES_MAX),
             Check(f"{host}: connections and datagrams", None if sent is None else sum(sent.values()), 0),
         ]
     if "times" in found:
@@ -138,14 +147,16 @@ def text(found: dict[str, Any]) -> str:
 
 
 def _counts(counts: dict[str, dict[str, Any]]) -> list[Sequence[Any]]:
-    rows: list[Sequence[Any]] = [("PLAYBOOK", "HOST", "CALLS", "TASK RESULTS", *COUNTERS.values(), "MODULES")]
+    rows: list[Sequence[Any]] = [
+        ("PLAYBOOK", "HOST", "CALLS", "TASK RESULTS", "SENT BYTES", *COUNTERS.values(), "MODULES")
+    ]
     for name, hosts in counts.items():
         for host, taken in hosts.items():
             by_status = [f"{taken['results'][status]} {status}" for status in STATUSES if status in taken["results"]]
             results = f"{sum(taken['results'].values())} ({', '.join(by_status)})"
             sent = [_cell((taken["network"] or {}).get(counter)) for counter in COUNTERS]
             modules = ", ".join(f"{module}{f' x{n}' if n > 1 else ''}" for module, n in taken["modules"].items())
-            rows.append((PLAYBOOKS[name], host, taken["calls"], results, *sent, modules))
+            rows.append((PLAYBOOKS[name], host, taken["calls"], results, taken["sent"], *sent, modules))
     return rows
 
 
@@ -156,18 +167,21 @@ def _times(summary: dict[str, Any]) -> list[Sequence[Any]]:
 
 
 def _scale(summary: dict[str, Any]) -> list[Sequence[Any]]:
-    keys = ("hosts", "seconds", "seconds_per_host", "cpu_seconds_per_host")
+    keys = ("hosts", "seconds", "seconds_per_host", "cpu_seconds_per_host", "memory_mib")
     rows = [[row[key] for key in keys] for row in summary["rows"]]
-    return [("HOSTS", "SECONDS", "SECONDS PER HOST", "CONTROLLER CPU SECONDS PER HOST"), *rows]
+    titles = ("HOSTS", "SECONDS", "SECONDS PER HOST", "CONTROLLER CPU SECONDS PER HOST", "CONTROLLER MEMORY MIB")
+    return [titles, *rows]
 
 
 def _limits(compared: Sequence[Check]) -> list[Sequence[Any]]:
-    rows = [(one.what, _cell(one.value), f"{one.most:.3g}", "ok" if one.met else "EXCEEDED") for one in compared]
+    rows = [(one.what, _cell(one.value), _cell(one.most), "ok" if one.met else "EXCEEDED") for one in compared]
     return [("CONVERGED RUN", "MEASURED", "LIMIT", ""), *rows]
 
 
 def _cell(value: float | None) -> str:
-    return "?" if value is None else f"{value:g}"
+    if value is None:
+        return "?"
+    return str(value) if isinstance(value, int) else f"{value:.3g}" if value < 1 else f"{value:g}"
 
 
 def _table(rows: Iterable[Sequence[Any]]) -> str:

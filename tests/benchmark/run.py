@@ -21,7 +21,7 @@ import report
 
 INVENTORIES = (measure.ROOT / "tests/sandbox/inventory.yml", measure.HERE / "ssh.yml")
 PARTS = ("counts", "times", "scale", "gpu")
-SIZES = (1, 2, 5, report.SMALL_FLEET, 25, report.LARGE_FLEET)
+SIZES = (1, 2, 5, report.SMALL_FLEET, 25, report.LARGE_FLEET, measure.HUGE_FLEET)
 
 
 def arguments() -> argparse.Namespace:
@@ -31,7 +31,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=PARTS, help="measure only this part; can be repeated")
     parser.add_argument("--repeats", type=int, default=5, help="number of timed runs of each playbook (default: 5)")
     parser.add_argument("--scale-host", default="sim-a100", help="the converged host that is listed under many names")
-    parser.add_argument("--scale-repeats", type=int, default=3, help="number of timed runs of each size (default: 3)")
+    parser.add_argument("--scale-repeats", type=int, default=3, help="number of timed runs of each size below 1,000")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--json", type=Path, default=measure.ROOT / "tests/output/benchmark.json")
     return parser.parse_args()

@@ -7,6 +7,8 @@ Modules: the plugin counts executions. A task whose action plugin runs three mod
 runs only on the controller does not count. A program that replaces modules counts like one module. The plugin wraps the
 functions that run them in the parent process, from which Ansible forks the workers.
 
+Sent bytes: commands, their input, and files. What the connection adds does not count.
+
 Task results: a task counts once per host, also if it loops or is skipped.
 """
 
@@ -26,8 +28,9 @@ name: remote_calls
 type: aggregate
 short_description: Module executions on hosts and task results as JSON lines
 description:
-  - Appends an object with host, module, task and seconds for each module execution, and an object with host, result and
-    task for each task result. The environment variable REMOTE_CALLS contains the path of the file.
+  - Appends an object for each module execution (host, module, task, seconds), for each command and file that is sent
+    (host, and the bytes in sent), and for each task result (host, result, task). The environment variable REMOTE_CALLS
+    contains the path of the file.
 """
 
 PATH = os.environ.get("REMOTE_CALLS")
@@ -74,6 +77,22 @@ def _counted_program(run):
     return run_program
 
 
+def _counting_sent(method, size):
+    def send(self, *arguments, **more):
+        _write(host=self._templar.available_variables["inventory_hostname"], sent=size(*arguments, **more))
+        return method(self, *arguments, **more)
+
+    return send
+
+
+def _command_size(command, sudoable=True, in_data=None, **_more) -> int:
+    return sum(len(part if isinstance(part, bytes) else part.encode()) for part in (command, in_data or ""))
+
+
+def _file_size(local, _remote) -> int:
+    return os.path.getsize(local)
+
+
 class CallbackModule(CallbackBase):
     """Wrap the methods once, and write each task result."""
 
@@ -89,6 +108,8 @@ class CallbackModule(CallbackBase):
             counted.__wrapped__ = ActionBase._execute_module
             ActionBase._execute_module = counted
             host_python.run = _counted_program(host_python.run)
+            for name, size in ("_low_level_execute_command", _command_size), ("_transfer_file", _file_size):
+                setattr(ActionBase, name, _counting_sent(getattr(ActionBase, name), size))
 
     def v2_runner_on_ok(self, result) -> None:
         self._result(result, "changed" if result.result.get("changed") else "ok")

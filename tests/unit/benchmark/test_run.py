@@ -80,11 +80,20 @@ def entries(calls, results):
 @pytest.mark.parametrize(
     ("answers", "status", "message"),
     [
-        ({"playbooks": {"entries": entries(2, ["ok"] * 4 + ["skipped"] * 8)}}, 0, ""),
+        ({"playbooks": {"entries": entries(1, ["ok"] * 3 + ["skipped"])}}, 0, ""),
         (
-            {"playbooks": {"entries": entries(3, ["ok"])}},
+            {"playbooks": {"entries": entries(2, ["ok"])}},
             1,
-            "bench: limit exceeded: sim: module calls: 3 (limit: 2)\n",
+            "bench: limit exceeded: sim: module calls: 2 (limit: 1)\n",
+        ),
+        (
+            {
+                "playbooks": {
+                    "entries": [*entries(1, ["ok"]), {"host": "sim", "sent": 250_000}, {"host": "sim", "sent": 1}]
+                }
+            },
+            1,
+            "bench: limit exceeded: sim: sent bytes: 250001 (limit: 250000)\n",
         ),
         (
             {"playbooks": {"entries": entries(1, ["ok"])}, "datagrams": 2},
@@ -108,6 +117,7 @@ def test_times_contain_the_cpu_time_per_host(benchmark):
     assert done.returncode == 1, done.stderr
     assert "wall time / baseline" in done.stderr
     playbooks = written["times"]["playbooks"]
+    assert set(playbooks) == {"site", "gather", "floor", "baseline"}
     assert playbooks["site"]["cpu_seconds_per_host"] - playbooks["baseline"]["cpu_seconds_per_host"] > 0.15
 
 
@@ -184,4 +194,5 @@ def test_the_callback_counts_module_executions_and_task_results(tmp_path):
     counted = measure.counted(json.loads(line) for line in calls.read_text().splitlines())
     assert counted["localhost"]["modules"] == {"ansible.builtin.ping": 6}
     assert counted["localhost"]["calls"] == 6
+    assert counted["localhost"]["sent"] > 6 * 100_000  # Ansible sends its library with each module.
     assert counted["localhost"]["results"] == {"ok": 4, "changed": 1, "skipped": 1, "failed": 1}
