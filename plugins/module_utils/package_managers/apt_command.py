@@ -65,6 +65,7 @@ class AptCommand:
             "apt-get",
             f"--option=DPkg::Lock::Timeout={self._timeout:.0f}",
             "--option=APT::Update::Error-Mode=any",
+            "--option=Acquire::Retries=0",
             *more,
             "update",
         ]

@@ -51,8 +51,10 @@ def settings(directory: str) -> dict[str, str]:
         f'Dir::State::Lists "{directory}/lists";',
         f'Dir::Cache "{directory}/cache";',
         'Acquire::Languages "none";',
-        # Fail if a repository does not answer, like an installation does.
+        # Report each repository that does not answer.
         'APT::Update::Error-Mode "any";',
+        # `repository/retries.py` tries again.
+        'Acquire::Retries "0";',
         # The host's hooks expect the host's own lists.
         *(f"#clear APT::Update::{name};" for name in ("Pre-Invoke", "Post-Invoke", "Post-Invoke-Success")),
     ]

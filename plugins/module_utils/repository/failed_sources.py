@@ -27,7 +27,7 @@ class FailedSource:
 
     def __str__(self) -> str:
         """Return the URL, and the reason if it does not contain the URL."""
-        about = self.reason.strip().rstrip(".")
+        about = self.reason.strip().rstrip(".: ")
         return f"{self.url}: {about}" if about else self.url
 
 

@@ -55,7 +55,7 @@ def note(tries: int) -> str:
 def noted(reason: str, output: str) -> str:
     """Add to a reason how often the download was tried, if the output says so."""
     found = _NOTED.search(output)
-    return f"{reason.rstrip('.')} (tried {found['tries']} times)" if found and is_transient(reason) else reason
+    return f"{reason.rstrip('.: ')} (tried {found['tries']} times)" if found and is_transient(reason) else reason
 
 
 class Retries:
