@@ -257,8 +257,8 @@ options:
     default: []
   keep_lists:
     description: >-
-      Whether the package lists that apt downloads for O(query) stay on the host, so that the next transaction downloads
-      only what has changed. Without effect in check mode.
+      Whether the package lists that apt downloads for O(query), and the metadata of new repositories that zypper does,
+      stay on the host, so that the next transaction downloads only what has changed. Without effect in check mode.
     type: bool
     default: false
   query_streams:

@@ -255,7 +255,8 @@ class Zypper:
         self.failures.add(failed)
 
     def keep(self, view: View) -> None:
-        """Do nothing: a view uses the cache of zypper."""
+        """Copy the metadata of new repositories to zypper's cache. That of the others is in it."""
+        self._repositories.keep(view)
 
     def sources(self, names: list[str], view: View) -> dict[str, set[str]]:
         """Return the repositories that offer packages by zypper's cache, even those that do not answer now."""

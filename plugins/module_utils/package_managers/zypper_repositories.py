@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import re
@@ -12,7 +13,7 @@ import shutil
 from typing import Callable, NamedTuple
 from urllib.parse import quote
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_bytes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.url_logins import masked
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import View
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
@@ -100,6 +101,18 @@ class Repositories:
     def refreshed(self, files: dict[str, bytes]) -> list[str]:
         """Return the aliases of the repositories that zypper refreshes automatically."""
         return [entry.alias for entry in all_entries(files) if entry.enabled and entry.autorefresh]
+
+    def keep(self, view: View) -> None:
+        """Copy the metadata of new repositories from the private root of a view to the host."""
+        option = next((text for text in view.options if text.startswith("--cache-dir=")), "")
+        private = os.path.join(os.path.dirname(option.partition("=")[2]), "root", _CACHE.lstrip("/"))
+        for kind in _METADATA if option else ():
+            for name in listing(private, kind):
+                target = self.path(f"{_CACHE}/{kind}/{name}")
+                # If this user may not write it, zypper downloads it again.
+                with contextlib.suppress(OSError, shutil.Error):
+                    shutil.rmtree(target, ignore_errors=True)
+                    shutil.copytree(f"{private}/{kind}/{name}", target, symlinks=True)
 
     def remove_metadata(self, alias: str) -> None:
         """Remove the cached metadata of a repository."""

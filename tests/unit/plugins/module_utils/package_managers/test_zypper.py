@@ -375,6 +375,25 @@ def test_a_new_repository_is_fetched_in_a_private_root_with_its_key(root, tmp_pa
     assert {path: path.read_bytes() for path in before} == before
 
 
+def test_the_metadata_of_a_new_repository_is_kept(root, tmp_path):
+    programs, directory = Programs(), tmp_path / "view"
+    backend = Zypper(programs, str(root))
+    write(root, "/var/cache/zypp/raw/base/repomd.xml", b"base")
+    # What an earlier repository of this name left.
+    write(root, "/var/cache/zypp/raw/new/old.xml", b"old")
+    # zypper writes it into the private root.
+    for name in ("raw/new/repomd.xml", "solv/new/solv"):
+        write(directory, f"/root/var/cache/zypp/{name}", b"new")
+    backend.keep(backend.view(str(directory), [File(REPO, ENTRY)]))
+    backend.keep(View())
+    cache = root / "var/cache/zypp"
+    assert {str(path.relative_to(cache)): path.read_text() for path in cache.rglob("*") if path.is_file()} == {
+        "raw/base/repomd.xml": "base",
+        "raw/new/repomd.xml": "new",
+        "solv/new/solv": "new",
+    }
+
+
 def test_a_view_without_changes_has_no_options(root, tmp_path):
     programs = Programs()
     assert Zypper(programs, str(root)).view(str(tmp_path / "view"), []) == View()
