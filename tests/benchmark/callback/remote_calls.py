@@ -18,6 +18,7 @@ import json
 import os
 import time
 
+from ansible import constants as C
 from ansible.plugins.action import ActionBase
 from ansible.plugins.callback import CallbackBase
 
@@ -125,5 +126,6 @@ class CallbackModule(CallbackBase):
 
     @staticmethod
     def _result(result, status: str) -> None:
-        if PATH:
+        # Ansible calls back for a skipped `meta` of the whole play, too, but does not count it as a result of a host.
+        if PATH and result.task.action not in C._ACTION_META:
             _write(host=result.host.get_name(), result=status, task=result.task.get_name())

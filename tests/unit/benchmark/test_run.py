@@ -170,6 +170,7 @@ def test_the_callback_counts_module_executions_and_task_results(tmp_path):
         {"name": "One execution per item, one result", **ping, "loop": [1, 2, 3]},
         {"name": "No execution", **ping, "when": False},
         {"name": "Only on the controller", "ansible.builtin.debug": {}, "changed_when": True},
+        {"name": "No result of a host", "ansible.builtin.meta": "end_play", "when": False},
         {"name": "Failed", **ping, "failed_when": True, "ignore_errors": True},
         {"name": "The include counts, too", "ansible.builtin.include_tasks": "included.yml"},
     ]
