@@ -36,8 +36,9 @@ _LEFT_OUT = re.compile(r"^W: (?:Failed to fetch|Some index files)|^Ignoring repo
 class StalledError(PackageManagerError):
     """No data arrived, and the program was ended."""
 
-    def __init__(self, text: str, urls: list[str], seconds: float) -> None:
+    def __init__(self, text: str, urls: list[str], seconds: float, output: str = "") -> None:
         super().__init__(text)
+        self.output = output
         self.urls = [url_logins.without_login(url) for url in urls]
         self.reason = f"no data for {seconds:g} seconds, twice"
 
@@ -105,7 +106,7 @@ def runner(
                 result = watched()
             if result.stalled:
                 urls = _sources(argv, result, lambda more: plain(more, environment=environment)[1], root)
-                raise StalledError(message(argv, urls, limits), urls, limits.timeout)
+                raise StalledError(message(argv, urls, limits), urls, limits.timeout, result.out)
             return result.rc, result.out, result.err
 
         def watched() -> WatchedResult:

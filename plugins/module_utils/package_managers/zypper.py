@@ -227,8 +227,10 @@ class Zypper:
             try:
                 rc, out, err = self._run(argv, environment=self._environment())
             except StalledError as error:
+                current = zypper_repositories.aliases_of(zypper_output.current(error.output), files)
                 urls = {name: url for name, url in zypper_repositories.urls(files).items() if name in rest}
-                failed = failed_sources.stalled(error.urls, urls, error.reason)
+                stalled = [urls[name] for name in current if name in urls]
+                failed = failed_sources.stalled(stalled or error.urls, urls, error.reason)
                 self._tolerate(failed, len(rest), files, error)
                 gone |= {one.name for one in failed}
                 continue

@@ -29,6 +29,7 @@ _CONFLICT = re.compile(
     r"<lhs><file>(?P<file>[^<]*)</file>.*?<name>(?P<new>[^<]*)</name>.*?</lhs>.*?<rhs>.*?<name>(?P<old>[^<]*)</name>",
     re.DOTALL,
 )
+_REFRESHED = re.compile(r'name="Retrieving repository &apos;(?P<name>[^"]+)&apos; metadata')
 _SKIPPED = re.compile(r"Skipping repository '(?P<name>.+)' because of the above error")
 _CAUSE = re.compile(r"^\s*Error (?:code|message): (.+)$", re.MULTILINE)
 _LIMIT = 20
@@ -70,6 +71,12 @@ def problems(out: str, err: str) -> str:
     lines = [line.strip() for line in [*lines, *err.splitlines()]]
     useful = list(dict.fromkeys(line for line in lines if not _NOISE.match(line)))
     return url_logins.masked("\n".join(useful[-_LIMIT:]))
+
+
+def current(out: str) -> str:
+    """Return the name or alias of the repository that an ended refresh was reading, or an empty text."""
+    found = [unescape(match["name"]) for match in _REFRESHED.finditer(out)]
+    return found[-1] if found else ""
 
 
 def skipped(out: str, err: str) -> dict[str, str]:

@@ -37,7 +37,8 @@ def stalled(urls: Collection[str], known: Mapping[str, str], reason: str) -> lis
     The list is empty if one of the URLs belongs to none of them.
     """
     plain = {name: url_logins.without_login(url).rstrip("/") for name, url in known.items()}
-    owners = [[name for name, base in plain.items() if url == base or url.startswith(f"{base}/")] for url in urls]
+    asked = [url_logins.without_login(url).rstrip("/") for url in urls]
+    owners = [[name for name, base in plain.items() if f"{url}/".startswith(f"{base}/")] for url in asked]
     names = dict.fromkeys(max(found, key=lambda name: len(plain[name])) for found in owners if found)
     return [FailedSource(name, url_logins.masked(known[name]), reason) for name in names] if all(owners) else []
 

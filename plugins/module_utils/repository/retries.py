@@ -21,7 +21,8 @@ _TRANSIENT = re.compile(
     # No connection.
     r"|connection (?:refused|reset|failed)|could(?:n't| not) connect to|unable to connect to|failed to connect to"
     r"|curl error \(7\)"
-    # HTTP 429 and 5xx, as apt, dnf, zypper and Python write them.
+    # HTTP 429 and 5xx, as apt, dnf, zypper and Python write them. zypper has no number for some of them.
+    r"|is temporarily unaccessible"
     r"|(?:^\s*|\s{2})(?:429|5\d\d)\s{2}\S|status code: (?:429|5\d\d)\b|http response: (?:429|5\d\d)\b"
     r"|returned error: (?:429|5\d\d)\b|http error (?:429|5\d\d)\b"
     # A mirror that is just being updated.

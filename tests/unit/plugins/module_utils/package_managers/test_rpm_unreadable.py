@@ -52,8 +52,18 @@ class Machine:
         self.commands.append(" ".join(argv))
         asked = self._asked(argv) & self.stalling
         if asked and ("makecache" in argv or "refresh" in argv):
-            raise StalledError("zypper or dnf received no data.", [f"http://s/{name}/x" for name in asked], 120)
+            raise self._stalled(sorted(asked)[0])
         return {"dnf": self._dnf, "zypper": self._zypper, "rpm": self._rpm}[argv[0]](argv)
+
+    def _stalled(self, name: str) -> StalledError:
+        """Only the output of zypper says which repository it reads. The last open file is that of another one."""
+        done = [one for one in self.offers if one != name]
+        shown = "".join(
+            f'<progress id="raw-refresh" name="Retrieving repository &apos;The {one}&apos; metadata" value="0"/>\n'
+            for one in [*done, name]
+        )
+        url = f"http://s/{name}/x" if self.manager == "dnf" else f"http://s/{done[0]}/x"
+        return StalledError("It received no data.", [url], 120, shown)
 
     def _asked(self, argv: list[str]) -> set[str]:
         if "refresh" in argv:

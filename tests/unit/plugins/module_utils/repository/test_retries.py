@@ -45,6 +45,7 @@ URL = "https://keys.example/key.asc"
         # zypper
         ("   Error code: Connection failed\n   Error message: Could not resolve host: m\n", True),
         ("   Error code: HTTP response: 503\n", True),
+        (" - Location 'http://m/repodata/repomd.xml' is temporarily unaccessible.\n", True),
         ("   Error message: The requested URL returned error: 502\n", True),
         ("   Error code: HTTP response: 404\n   Error message: The requested URL returned error: 404\n", False),
         ("Signature verification failed for file 'repomd.xml' from repository 'x'.\n", False),
