@@ -59,6 +59,7 @@ MIGRATION = "gpufleet.hosts.nvidia_docker_migration"
 _SPEC = {
     "parts": {"type": "list", "elements": "str", "choices": list(site_plan.PARTS), "default": []},
     "requires_root": {"type": "bool", "default": False},
+    "collect_errors": {"type": "bool", "default": False},
     "first_plan": {"type": "bool", "default": True},
     "adopt": {"type": "bool", "default": False},
     "image": {"type": "str", "default": ""},
@@ -125,8 +126,19 @@ class ActionModule(ActionBase):
         self._notices: dict[str, list[Any]] = {"warnings": [], "deprecations": []}
         try:
             return self._plan()
-        except Failure as failure:
-            return {**{kind: found for kind, found in self._notices.items() if found}, **failure.result}
+        except AnsibleConnectionFailure:
+            raise
+        except (Failure, AnsibleError) as error:
+            return {**{kind: found for kind, found in self._notices.items() if found}, **self._failed(error)}
+
+    def _failed(self, error: AnsibleError | Failure) -> dict[str, Any]:
+        """Return the result of a task that cannot plan. With `collect_errors`, the task succeeds."""
+        if self._task.args.get("collect_errors") is not True:
+            if isinstance(error, Failure):
+                return error.result
+            raise error
+        result = error.result if isinstance(error, Failure) else {"msg": str(error)}
+        return {**result, "failed": False, "changed": False, "errors": result.get("errors") or [result["msg"]]}
 
     def _plan(self) -> dict[str, Any]:
         options = self._options()
@@ -284,9 +296,7 @@ class ActionModule(ActionBase):
                 continue
             names = {name: f"{role}_{name}" for name in variables.table(request)}
             found[role] = {
-                name: self._templar.template(self._task_vars[variable])
-                for name, variable in names.items()
-                if variable in self._task_vars
+                name: self._value(variable) for name, variable in names.items() if variable in self._task_vars
             }
             errors = [*errors, *_unset(role, found[role])]
             try:
@@ -299,6 +309,14 @@ class ActionModule(ActionBase):
         if errors:
             raise Failure(" ".join(errors), errors=errors)
         return found
+
+    def _value(self, variable: str) -> Any:
+        """Return the value of a user's variable, after templating."""
+        try:
+            return self._templar.template(self._task_vars[variable])
+        except AnsibleError as error:
+            message = f"{variable} cannot be templated: {error}"
+            raise Failure(message, errors=[message]) from error
 
     def _observe(self, values: dict[str, dict[str, Any]], parts: list[str], lock_timeout: int = 0) -> dict[str, Any]:
         wanted = _read("observe", values["observe"])

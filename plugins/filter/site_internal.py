@@ -169,6 +169,5 @@ class FilterModule:
             "_site_parts": site_parts,
             "_site_report": site_report,
             "_site_stops": site_stops,
-            "_site_table": report.table,
             "_site_target": site_target,
         }

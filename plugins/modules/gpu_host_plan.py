@@ -40,6 +40,12 @@ options:
     description: Fail unless the task runs as root.
     type: bool
     default: false
+  collect_errors:
+    description:
+      - Whether the task succeeds if the parts cannot be carried out, and returns RV(errors). A playbook can then report
+        all hosts before it fails some of them.
+    type: bool
+    default: false
   first_plan:
     description:
       - Set this to V(false) if a part has already changed the host in this run.
@@ -246,6 +252,6 @@ errors:
   description: Why the parts cannot be carried out on the host.
   type: list
   elements: str
-  returned: failure
+  returned: failure, and success with O(collect_errors=true) if there are errors
   sample: ["nvidia_driver_branch is 58, which is not valid. Use the form 580."]
 """

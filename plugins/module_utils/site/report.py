@@ -1,15 +1,13 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Report the plans of a fleet: as data for a file, and as a table. Pure functions of the results of gpu_host_plan."""
+"""Report the plans of a fleet as data. Pure functions of the results of gpu_host_plan. The text is in plan_text.py."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers
 
@@ -18,9 +16,6 @@ if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Part
 
 STATES = ("converged", "changes", "failed", "unreachable")
-_HEADINGS = ("HOST", "STATE", "PART", "CHANGE")
-# Characters in a line of the last column.
-_WIDTH = 100
 
 
 def report(results: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
@@ -36,7 +31,7 @@ def _entry(host: str, result: Mapping[str, Any] | None) -> dict[str, Any]:
     if result is None or result.get("unreachable"):
         return {"host": host, "state": "unreachable", "errors": [], "changes": []}
     notes = {"notes": list(result["notes"])} if result.get("notes") else {}
-    if result.get("failed"):
+    if result.get("failed") or result.get("errors"):
         errors = list(result.get("errors") or [result.get("msg")])
         return {"host": host, "state": "failed", "errors": errors, **notes, "changes": list(result.get("changes", []))}
     changes = [dict(part) for part in result["changes"]]
@@ -50,27 +45,3 @@ def leftover_notes(host: Host, parts: Mapping[str, Part]) -> list[str]:
     if part is None or (part.plan.get("migration") or {}).get("changes"):
         return []
     return [f"{capitalized(text)}." for text in leftovers.notes(host)]
-
-
-def table(entries: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the lines of a table. Long texts continue in the next line."""
-    rows = [_HEADINGS, *(row for entry in entries for row in _rows(entry))]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS) - 1)]
-    lines = []
-    for row in rows:
-        first, *rest = textwrap.wrap(row[-1], _WIDTH, break_on_hyphens=False) or [""]
-        cells = [cell.ljust(width) for cell, width in zip(row, widths)]
-        lines.append("  ".join([*cells, first]).rstrip())
-        lines += ["  ".join([*(" " * width for width in widths), f"  {text}"]) for text in rest]
-    return lines
-
-
-def _rows(entry: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Return the rows of a host: its errors, or what is interrupted, the changes, and why they are made."""
-    host, state = entry["host"], entry["state"]
-    found = [(host, state, "", text) for text in [*entry["errors"], *entry.get("notes", [])]]
-    for part in entry["changes"]:
-        reasons = [f"because: {'; '.join(part['reasons'])}"] if part["changes"] and part["reasons"] else []
-        interrupts = [Disruption(**disruption).text() for disruption in part.get("disruptions", [])]
-        found += [(host, state, part["part"], text) for text in [*interrupts, *part["changes"], *reasons]]
-    return found or [(host, state, "", "")]

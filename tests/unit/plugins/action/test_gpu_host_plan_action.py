@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.action import gpu_host_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report as site_report
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_program, host_python
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import remove_package
@@ -915,9 +916,9 @@ def test_an_unreachable_repository_hides_only_the_parts_that_need_it(host, reach
     # A part that could not be planned is not reported as converged.
     failed = {error.partition(":")[0] for error in errors}
     assert not failed & {*changes}
-    table = "\n".join(site_report.table(site_report.report({"gpu1": result})))
-    assert [" ".join(table.split()).count(error) for error in errors] == [1] * len(errors)
-    assert all(changes[part][0].split(",")[0] in table for part in shown)
+    text = " ".join(" ".join(line.text for line in plan_text.render(site_report.report({"gpu1": result}))).split())
+    assert [text.count(error) for error in errors] == [1] * len(errors)
+    assert all(changes[part][0].split(",")[0] in text for part in shown)
 
 
 def test_the_versions_of_the_other_parts_are_known(host, reachable):

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import disruptions as engine_disruptions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_text, report
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host as driver_host
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site.test_driver import (
     ALLOWED,
@@ -132,10 +132,12 @@ def test_another_version_of_docker_restarts_the_daemon():
     assert found.text() == "restart of docker.service: required: x; its containers (3) keep running"
 
 
-def test_the_table_and_the_file_of_playbook_plan_have_the_disruptions():
+def test_the_text_and_the_file_of_playbook_plan_have_the_disruptions():
     disruption = {"kind": "reboot", "reason": "why", "state": "forbidden", "target": "", "count": 0, "names": [],
                   "forbidden_by": "nvidia_driver_reboot_policy"}  # fmt: skip
     changes = [{"part": "nvidia_driver", "changes": [], "reasons": [], "disruptions": [disruption]}]
     (entry,) = report.report({"node01": {"changes": changes}})
     assert entry["changes"][0]["disruptions"] == [disruption]
-    assert report.table([entry])[1].endswith("reboot: required, forbidden by nvidia_driver_reboot_policy: why")
+    lines = [line.text for line in plan_text.render([entry])]
+    assert lines[:2] == ["Interruptions", "  node01: reboot: required, forbidden by nvidia_driver_reboot_policy: why"]
+    assert lines[-1] == "1 host: 1 converged; 1 needs a forbidden reboot"

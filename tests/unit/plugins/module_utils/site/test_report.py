@@ -20,6 +20,13 @@ RESULTS = [
     ("nothing to change", {"changes": [KEPT]}, "converged", [], [KEPT]),
     ("no parts", {"changes": []}, "converged", [], []),
     ("two errors", {"failed": True, "msg": "One. Two.", "errors": ["One.", "Two."]}, "failed", ["One.", "Two."], []),
+    (
+        "collected errors",
+        {"failed": False, "msg": "One.", "errors": ["One."], "changes": [DOCKER]},
+        "failed",
+        ["One."],
+        [DOCKER],
+    ),
     ("failed module", {"failed": True, "msg": "No Python."}, "failed", ["No Python."], []),
     ("unreachable", UNREACHABLE, "unreachable", [], []),
     ("no result", None, "unreachable", [], []),
@@ -35,57 +42,11 @@ def test_result_gives_the_state_of_a_host(result, state, errors, changes):
 
 
 @pytest.mark.parametrize("result", [{"changes": [KEPT]}, {"failed": True, "errors": ["One."]}])
-def test_notes_are_rows_of_the_host(result):
-    lines = table({"a": {**result, "notes": ["cloud-init runs."]}})
-    assert lines[-1].split("  ")[0] == "a"
-    assert lines[-1].endswith("cloud-init runs.")
-    assert ("One." in lines[1]) is ("errors" in result)
+def test_notes_belong_to_the_host(result):
+    (entry,) = site_report.report({"a": {**result, "notes": ["cloud-init runs."]}})
+    assert entry["notes"] == ["cloud-init runs."]
 
 
 def test_hosts_keep_their_order():
     results = {"b": {"changes": []}, "a": None, "c": {"changes": [DOCKER]}}
     assert [entry["host"] for entry in site_report.report(results)] == ["b", "a", "c"]
-
-
-def table(results: dict) -> list[str]:
-    return site_report.table(site_report.report(results))
-
-
-def test_table_of_a_fleet():
-    results = {
-        "converged-1": {"changes": [KEPT]},
-        "bare-1": {"changes": [KEPT, DOCKER, part("driver_volume", "create the volume")]},
-        "old-1": {"failed": True, "msg": "One. Two.", "errors": ["One.", "Two."]},
-        "gone-1": None,
-    }
-    assert table(results) == [
-        "HOST         STATE        PART              CHANGE",
-        "converged-1  converged",
-        "bare-1       changes      container_engine  install docker.io",
-        "bare-1       changes      container_engine  start docker.service",
-        "bare-1       changes      container_engine  because: docker is missing",
-        "bare-1       changes      driver_volume     create the volume",
-        "old-1        failed                         One.",
-        "old-1        failed                         Two.",
-        "gone-1       unreachable",
-    ]
-
-
-def test_reasons_of_a_part_are_one_line():
-    lines = table({"a": {"changes": [part("nvidia_driver", "one", "two", reasons=("first", "second"))]}})
-    assert [line.split("  ")[-1] for line in lines[1:]] == ["one", "two", "because: first; second"]
-
-
-def test_long_change_continues_in_the_next_line():
-    names = [f"libnvidia-package-with-a-long-name-{number}" for number in range(6)]
-    lines = table({"gpu1": {"changes": [part("nvidia_driver", f"install {', '.join(names)}")]}})[1:]
-    start = len("gpu1  changes  nvidia_driver  ")
-    assert len(lines) == 3
-    assert [line[:start].strip() for line in lines] == ["gpu1  changes  nvidia_driver", "", ""]
-    # Names are not broken at their hyphens.
-    assert " ".join(line[start:].strip() for line in lines) == f"install {', '.join(names)}"
-    assert max(len(line) for line in lines) <= start + 102
-
-
-def test_table_without_hosts_has_headings():
-    assert table({}) == ["HOST  STATE  PART  CHANGE"]
