@@ -126,19 +126,10 @@ class ActionModule(ActionBase):
         self._notices: dict[str, list[Any]] = {"warnings": [], "deprecations": []}
         try:
             return self._plan()
-        except AnsibleConnectionFailure:
-            raise
-        except (Failure, AnsibleError) as error:
-            return {**{kind: found for kind, found in self._notices.items() if found}, **self._failed(error)}
-
-    def _failed(self, error: AnsibleError | Failure) -> dict[str, Any]:
-        """Return the result of a task that cannot plan. With `collect_errors`, the task succeeds."""
-        if self._task.args.get("collect_errors") is not True:
-            if isinstance(error, Failure):
-                return error.result
-            raise error
-        result = error.result if isinstance(error, Failure) else {"msg": str(error)}
-        return {**result, "failed": False, "changed": False, "errors": result.get("errors") or [result["msg"]]}
+        except Failure as failure:
+            collects = self._task.args.get("collect_errors") is True
+            result = site_report.collected(failure.result) if collects else failure.result
+            return {**{kind: found for kind, found in self._notices.items() if found}, **result}
 
     def _plan(self) -> dict[str, Any]:
         options = self._options()

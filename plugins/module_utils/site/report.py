@@ -27,6 +27,11 @@ def report(results: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, An
     return [_entry(host, result) for host, result in results.items()]
 
 
+def collected(failed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of a failed plan as that of a task that succeeds and reports the errors."""
+    return {**failed, "failed": False, "changed": False, "errors": failed.get("errors") or [failed["msg"]]}
+
+
 def _entry(host: str, result: Mapping[str, Any] | None) -> dict[str, Any]:
     if result is None or result.get("unreachable"):
         return {"host": host, "state": "unreachable", "errors": [], "changes": []}

@@ -24,6 +24,8 @@ PR_SET_PDEATHSIG = 1
 SIZE = "4g"
 # Where the new root has directories of the host, read-only.
 HOST = "/host"
+# A directory of the system in which modules find programs.
+SYSTEM_PROGRAMS = Path("/usr/local/sbin")
 # A driver below its own prefix must be visible at the same path in the new root.
 DRIVER_PREFIX = Path("/usr/local/nvidia")
 # Podman's default limits cannot be set without CAP_SYS_RESOURCE.
@@ -78,7 +80,9 @@ class EngineRoot:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.programs = root.with_name(root.name + ".bin")
+        self.hidden = root.with_name(root.name + ".sbin")
         self._keeper: int | None = None
+        self._is_shown = False
 
     def set_up(self, archive: Path, shared: Sequence[Path] = (), of_host: Sequence[Path] = ()) -> None:
         """Unpack the archive, mount what podman needs, and write a `podman` for PATH.
@@ -107,6 +111,18 @@ class EngineRoot:
         wrapper = self.programs / "podman"
         wrapper.write_text(WRAPPER.format(command=" ".join(self.enter("/usr/bin/podman"))), encoding="utf-8")
         wrapper.chmod(0o755)
+        self._show_programs()
+
+    def _show_programs(self) -> None:
+        """Show the programs, to this process only, in a directory of the system. Modules search no others."""
+        self.hidden.mkdir()
+        _run("mount", "--bind", SYSTEM_PROGRAMS, self.hidden)
+        for entry in SYSTEM_PROGRAMS.iterdir():
+            link = self.programs / entry.name
+            if not link.exists():
+                link.symlink_to(self.hidden / entry.name)
+        _run("mount", "--bind", self.programs, SYSTEM_PROGRAMS)
+        self._is_shown = True
 
     def enter(self, *argv: str) -> list[str]:
         """Return the command that runs a program in the root."""
@@ -176,6 +192,9 @@ class EngineRoot:
             os.waitpid(self._keeper, 0)
             self._keeper = None
         subprocess.run(["umount", "--recursive", "--lazy", str(self.root)], capture_output=True, check=False)
+        if self._is_shown:
+            unmount(SYSTEM_PROGRAMS)
+            unmount(self.hidden)
         shutil.rmtree(self.programs, ignore_errors=True)
         if self.root.is_dir() and not os.path.ismount(self.root):
             # Remove only an empty directory, so that no files of a remaining mount are deleted.

@@ -294,7 +294,6 @@ class Machine:
         )
         self.framework_root = engine_root.HOST
         programs = str(self._root.programs)
-        self.ansible.environment["PATH"] = f"{programs}:{os.environ.get('PATH', os.defpath)}"
         program = f"{programs}/podman"
         version = run([program, "--version"])
         if version.returncode:

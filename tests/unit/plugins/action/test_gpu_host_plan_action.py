@@ -959,3 +959,11 @@ def test_a_refused_removal_shows_the_parts_that_are_not_removed(host):
     shown = {part["part"]: part["changes"] for part in result["changes"]}
     assert DRIVER not in shown
     assert any("live-restore" in text or owned.DAEMON_JSON in text for text in shown[ENGINE])
+
+
+def test_collected_errors_do_not_fail_the_task(host):
+    result = host.run(variables={"nvidia_driver_branch": "58"}, collect_errors=True)
+    (error,) = result["errors"]
+    assert error.startswith("nvidia_driver_branch is 58")
+    assert (result["failed"], result["changed"]) == (False, False)
+    assert site_report.report({"gpu1": result})[0]["state"] == "failed"
