@@ -88,14 +88,6 @@ _READERS = {
     "container_engine": engine_request.read,
     "nvidia_container_toolkit": toolkit_request.read,
 }
-# Errors of a Python older than 3.9 that reads newer syntax, and Ansible's error if there is no Python.
-_OLD_PYTHON = re.compile(
-    r"SyntaxError|object is not subscriptable|minimum of Python|interpreter '.*' was not found", re.DOTALL
-)
-_PYTHON_REQUIRED = (
-    "This host needs Python 3.9 or newer. Install it (on Enterprise Linux 8: dnf install python3.12). Ansible finds it "
-    "unless ansible_python_interpreter names another Python. The error was:"
-)
 
 
 class Failure(Exception):
@@ -425,7 +417,7 @@ class ActionModule(ActionBase):
         )
         result = action.run(task_vars={**self._task_vars, "gpufleet_host": host})
         if result.get("failed"):
-            raise Failure(_message(result))
+            raise Failure(host_python.failure(result))
         return result["ansible_facts"]
 
     def _run_module(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -437,9 +429,9 @@ class ActionModule(ActionBase):
             result = {"failed": True, "msg": str(error)}
         self._remember(result)
         if result.get("unreachable"):
-            raise AnsibleConnectionFailure(_message(result))
+            raise AnsibleConnectionFailure(host_python.failure(result))
         if result.get("failed"):
-            raise Failure(_message(result))
+            raise Failure(host_python.failure(result))
         return result
 
     def _remember(self, result: Mapping[str, Any]) -> None:
@@ -482,12 +474,6 @@ def _read(role: str, values: Mapping[str, Any]) -> Any:
     """Return the request of a role. Some roles check more than the types and choices of their table."""
     reader = _READERS.get(role)
     return reader(values) if reader else variables.read(site_variables.REQUESTS[role], role, values)
-
-
-def _message(result: Mapping[str, Any]) -> str:
-    """Return the error of a module. An old Python ends with a syntax error before it can report its version."""
-    text = " ".join(str(part).strip() for part in (result.get("msg"), result.get("module_stderr")) if part)
-    return f"{_PYTHON_REQUIRED} {text}" if _OLD_PYTHON.search(text) else text
 
 
 @lru_cache(maxsize=1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 from ansible import constants as C
@@ -33,6 +34,15 @@ _LONGEST_QUOTE = 300
 _INTERNAL = ("_ansible_", "__ansible_")
 # sudo with `requiretty` or without the flag -S fails before it reads a password. An ordinary module may get a terminal.
 _NO_TERMINAL = re.compile(r"\btty\b|\bterminal is required\b", re.IGNORECASE)
+
+# Errors of a Python older than 3.9 that reads newer syntax, and Ansible's error if there is no Python.
+_FAILED_PYTHON = re.compile(
+    r"SyntaxError|object is not subscriptable|minimum of Python|interpreter '.*' was not found", re.DOTALL
+)
+_PYTHON_REQUIRED = (
+    "This host needs Python 3.9 or newer. Install it (on Enterprise Linux 8: dnf install python3.12). Ansible finds it "
+    "unless ansible_python_interpreter names another Python. The error was:"
+)
 
 
 def command_for_input(action: ActionBase, task_vars: dict) -> str | None:
@@ -152,3 +162,9 @@ def run(action: ActionBase, command: str, program: bytes) -> dict | None:
         f"{become.name} on the host failed with status {done['rc']}: {printed or 'no output'}. The command "
         "was not repeated, because failures can lock the account. Check the password and the permissions of the user."
     )
+
+
+def failure(result: Mapping[str, Any]) -> str:
+    """Return the error of a module. An old Python ends with a syntax error before it can report its version."""
+    text = " ".join(str(part).strip() for part in (result.get("msg"), result.get("module_stderr")) if part)
+    return f"{_PYTHON_REQUIRED} {text}" if _FAILED_PYTHON.search(text) else text
