@@ -119,5 +119,7 @@ def build_failure(root: str, log: str) -> dict | None:
         return None
     # DKMS 3.2 adds its version: "DKMS (dkms-3.2.2) make.log for …".
     kernel = re.search(r"^DKMS (?:\(\S+\) )?make\.log for \S+ for kernel (\S+)", text)
-    errors = [line.strip()[-300:] for line in text.splitlines() if re.search(r"\berror: |\*\*\* .*Error \d", line)]
+    # DKMS also writes its command, after a sign.
+    lines = [line.strip() for line in text.splitlines() if not line.startswith("#")]
+    errors = [line[-300:] for line in lines if re.search(r"\berror: |\*\*\* .*Error \d", line)]
     return {"kernel": kernel.group(1) if kernel else None, "log": log, "errors": errors[:3]}

@@ -258,7 +258,8 @@ def test_dkms_states_and_build_errors_are_read(tmp_path, program):
     tree.file("var/lib/dkms/nvidia-current-open/550.163.01/source/dkms.conf")
     tree.file(
         log,
-        f"{program} make.log for nvidia-current-open-550.163.01 for kernel {NEW} (x86_64)\nCC [M] nv.o\n"
+        f"{program} make.log for nvidia-current-open-550.163.01 for kernel {NEW} (x86_64)\n"
+        "# command: make CC='echo error: none'\nCC [M] nv.o\n"
         "nv-pci.c:237:9: error: too few arguments to function\nmake[3]: *** [x] Error 1\n",
     )
     tree.file("var/lib/dkms/zfs/2.1/source/dkms.conf")

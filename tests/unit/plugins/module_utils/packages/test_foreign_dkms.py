@@ -61,6 +61,7 @@ def test_a_tree_without_sources_stops_before_the_driver(tmp_path: Path) -> None:
     text = foreign_dkms.causes(HOOK, str(tmp_path))
     assert "old 1 (its sources are missing: /var/lib/dkms/old/1/source)" in text
     assert "NVIDIA's modules are not built yet." in text
+    assert "'rm -r /var/lib/dkms/old/1'" in text
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,9 @@ def test_a_tree_without_sources_stops_before_the_driver(tmp_path: Path) -> None:
         ("E: Unable to locate package nvidia-driver", ""),
         # The driver's own module.
         (f"{HOOK} Consult /var/lib/dkms/nvidia/580.95.05/build/make.log for more information.", ""),
+        (f"Autoinstall on {KERNEL} failed for module(s) nvidia(10). {HOOK}", ""),
         # The output names the module of two.
+        (f"Autoinstall on {KERNEL} failed for module(s) nvidia(10) rtl88(10). {HOOK}", "DKMS failed with rtl88 5.6 "),
         (f"{HOOK} Consult /var/lib/dkms/old/1/build/make.log for more information.", "DKMS failed with old 1 "),
         (
             HOOK,
