@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -192,3 +193,37 @@ def test_files_of_a_purge_are_restored_even_if_the_transaction_fails(tmp_path: P
     first, second = (text.split(">")[0] for text in results.split("<steps ")[1:])
     assert "'do': 'save'" in first
     assert second == "[{'do': 'restore', 'path': '/etc/docker/daemon.json'}]"
+
+
+def test_steps_of_the_migration_are_carried_out_around_the_packages_and_before_docker_reloads(tmp_path: Path) -> None:
+    first = site_samples.converged()
+    for name, version in {**unit(), "nvidia-docker2": "2.14.0-1"}.items():
+        add_package(first, name, version)
+    second = copy.deepcopy(first)
+    del second["installed_packages"]["nvidia-docker2"], second["packages"]["nvidia-docker2"]
+    second["nvidia_docker_traces"] = True
+    roles = Roles(tmp_path)
+    tasks = tmp_path / f"roles/{ROLE}/tasks"
+    plugin = tmp_path / "action_plugins/gpu_host_plan.py"
+    traces = {"PURGED": old_nvidia_docker.traces(saved=["daemon.json"]), "OLD": old_nvidia_docker.traces()}
+    call = 'host["nvidia_docker"] = self._run_module(MIGRATION, gather)["traces"]'
+    given = f'host["nvidia_docker"] = {traces!r}["PURGED" if host["nvidia_docker_traces"] else "OLD"]'
+    assert call in plugin.read_text(encoding="utf-8")
+    plugin.write_text(plugin.read_text(encoding="utf-8").replace(call, given))
+    source = (ROOT / f"roles/{ROLE}/tasks/packages.yml").read_text(encoding="utf-8")
+    before, _name, after = source.partition("gpufleet.hosts.package_transaction:")
+    _options, always, rest = after.partition("  always:")
+    text = f"{before}ansible.builtin.debug: {{msg: <transaction>}}\n{always}{rest}"
+    (tasks / "packages.yml").write_text(text.replace("gpufleet.hosts.gpu_host_info", "next_observation"))
+    shown = [{"ansible.builtin.debug": {"msg": "<steps {{ __nvidia_container_toolkit_steps | map(attribute='do') }}>"}}]
+    (tasks / "migrate.yml").write_text(yaml.safe_dump(shown))
+    ((good, results, _observations),) = roles.run(ROLE, [first, second], nvidia_container_toolkit_migrate=True)
+    assert good, results
+    found = re.findall(r"<(?:steps [^>]*|transaction|run docker.yml)>", results)
+    assert found == [
+        "<steps ['save']>",
+        "<transaction>",
+        "<steps ['restore']>",
+        "<run docker.yml>",
+        "<steps ['forget']>",
+    ]
