@@ -20,7 +20,10 @@ _TRANSIENT = re.compile(
     r"|name or service not known|no address associated with hostname|curl error \([56]\)"
     # No connection.
     r"|connection (?:refused|reset|failed)|could(?:n't| not) connect to|unable to connect to|failed to connect to"
-    r"|curl error \(7\)"
+    r"|curl error \(7\)|network is unreachable|no route to host"
+    # A connection that ended too early.
+    r"|connection timed out|timeout was reached|error reading from server|closed (?:the )?connection"
+    r"|curl error \((?:18|28|52|56)\)"
     # HTTP 429 and 5xx, as apt, dnf, zypper and Python write them. zypper has no number for some of them.
     r"|is temporarily unaccessible"
     r"|(?:^\s*|\s{2})(?:429|5\d\d)\s{2}\S|status code: (?:429|5\d\d)\b|http response: (?:429|5\d\d)\b"
@@ -31,7 +34,9 @@ _TRANSIENT = re.compile(
 )
 # A line with one of these describes a decision, which does not change.
 _FINAL = re.compile(
-    r"\b40[1-9]\b(?! \(tried)|\b410\b|no_pubkey|badsig|expkeysig|\bgpg\b|signature|not signed|not trusted|certificate",
+    r"(?:^\s*|\s{2})4(?!29)\d\d\s{2}\S"
+    r"|(?:status code:|http response:|returned error:|http error) 4(?!29)\d\d\b"
+    r"|no_pubkey|badsig|expkeysig|gpg (?:error|check|key)|signature|not signed|not trusted|certificate",
     re.IGNORECASE,
 )
 _NOTED = re.compile(r"Tried (?P<tries>\d+) times\b")

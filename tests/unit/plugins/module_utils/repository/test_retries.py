@@ -25,6 +25,9 @@ URL = "https://keys.example/key.asc"
         ("E: Failed to fetch http://m/p.deb  503  Service Unavailable [IP: 192.0.2.1 80]\n", True),
         ("E: Failed to fetch http://m/p.deb  Hash Sum mismatch\n", True),
         ("  File has unexpected size (5 != 6). Mirror sync in progress? [IP: 192.0.2.1 80]\n", True),
+        ("  Could not connect to m:80 (192.0.2.1), connection timed out\n", True),
+        ("  Error reading from server. Remote end closed connection [IP: 192.0.2.1 80]\n", True),
+        ("  Cannot initiate the connection to m:80 (::1). - connect (101: Network is unreachable)\n", True),
         ("  404  Not Found [IP: 192.0.2.1 503]\n", False),
         ("  403  Forbidden [IP: 192.0.2.1 80]\n", False),
         ("  401  Unauthorized [IP: 192.0.2.1 80]\n", False),
@@ -35,6 +38,12 @@ URL = "https://keys.example/key.asc"
         # dnf
         ("  - Curl error (6): Couldn't resolve host name for http://m/repomd.xml [Could not resolve host: m]\n", True),
         ("  - Curl error (7): Couldn't connect to server for http://m/repomd.xml [Connection refused]\n", True),
+        ("  - Curl error (28): Timeout was reached for http://m/repomd.xml [Operation too slow.]\n", True),
+        ("  - Curl error (56): Failure when receiving data from the peer for http://m/repomd.xml []\n", True),
+        (
+            "  - Curl error (6): Couldn't resolve host name for https://m:404/linux/gpg [Could not resolve host: m]\n",
+            True,
+        ),
         ("  - Status code: 503 for http://m/repodata/repomd.xml (IP: 192.0.2.1)\n", True),
         ("  - Status code: 429 for http://m/repodata/repomd.xml (IP: 192.0.2.1)\n", True),
         ("  - Downloading successful, but checksum doesn't match. Calculated: 1 Expected: 2\n", True),
