@@ -41,7 +41,7 @@ URL = "https://keys.example/key.asc"
         ("  - Curl error (28): Timeout was reached for http://m/repomd.xml [Operation too slow.]\n", True),
         ("  - Curl error (56): Failure when receiving data from the peer for http://m/repomd.xml []\n", True),
         (
-            "  - Curl error (6): Couldn't resolve host name for https://m:404/linux/gpg [Could not resolve host: m]\n",
+            "  - Curl error (6): Couldn't resolve host name for https://m:404/gpg [no host]\n",
             True,
         ),
         ("  - Status code: 503 for http://m/repodata/repomd.xml (IP: 192.0.2.1)\n", True),
