@@ -185,5 +185,11 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         times = "" if row["speed_up"] is None else f"{row['speed_up']:,.1f}"
         ratio = "" if row["times_host"] is None else f"{row['times_host']:.2f}"
         median = f"{row['median_s'] * 1000:.3g} ms" if row["median_s"] < 1 else f"{row['median_s']:.3g} s"
-        found.append(f"{start} {median} | {row['spread_percent']:.1f} % | {row['tflops']:.3g} | {times} | {ratio} |")
+        speed = _three_digits(row["tflops"])
+        found.append(f"{start} {median} | {row['spread_percent']:.1f} % | {speed} | {times} | {ratio} |")
     return found
+
+
+def _three_digits(number: float) -> str:
+    """Return a number without an exponent: 1090, and not 1.09e+03."""
+    return f"{number:.0f}" if number >= 1000 else f"{number:.3g}"
