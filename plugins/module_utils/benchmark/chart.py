@@ -14,6 +14,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.figures import (
     BenchmarkValueError,
+    duration,
     speed_up,
     summarize,
 )
@@ -43,7 +44,7 @@ def chart(title: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "y": TOP + number * ROW,
             "width": round((WIDTH - LEFT - RIGHT) * (math.log10(row["seconds"]) - low) / (high - low), 1),
             "color": COLORS[row["device"]],
-            "text": f"{row['seconds']:.3g} s"
+            "text": duration(row["seconds"])
             + (f", {factor:,.{0 if factor >= 100 else 1}f} times" if factor is not None else ""),
         }
         for number, (row, factor) in enumerate(zip(rows, factors))

@@ -87,3 +87,11 @@ def mark_outliers(gpus: Sequence[Mapping[str, Any]], percent: Any) -> list[dict[
             below, outlier = round(exact, 1), round(exact, 6) > limit
         marked.append({**gpu, "below_median_percent": below, "outlier": outlier})
     return marked
+
+
+def duration(seconds: float) -> str:
+    """Return a duration with three digits and its unit."""
+    for unit, factor in (("s", 1), ("ms", 1e3)):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"

@@ -11,7 +11,11 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import host as one_host
-from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.figures import LEAST_GPUS, mark_outliers
+from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.figures import (
+    LEAST_GPUS,
+    duration,
+    mark_outliers,
+)
 
 _HEADINGS = ("HOST", "GPU", "MEDIAN", "SPREAD", "FLOP/S", "VS CPU", "VS HOST", "NOTES")
 _UNREACHABLE = "the host is unreachable, or an earlier task failed"
@@ -106,7 +110,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         row["host"],
         gpu,
-        f"{row['median_s']:.3g} s",
+        duration(row["median_s"]),
         f"{row['spread_percent']:.1f} %",
         flops(row["tflops"]),
         "" if row["speed_up"] is None else f"{row['speed_up']:,.1f}",

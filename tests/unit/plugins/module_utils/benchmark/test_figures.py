@@ -65,3 +65,11 @@ def test_gpus_below_the_median_of_four_or_more_are_outliers(speeds, percent, exp
 def test_models_and_measurements_are_not_compared_with_each_other():
     mixed = gpus([100] * 4) + gpus([10] * 4, model="NVIDIA L4") + gpus([1] * 4, measurement="fp64 4096")
     assert {gpu["outlier"] for gpu in figures.mark_outliers(mixed, 5)} == {False}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(12.345, "12.3 s"), (1, "1 s"), (0.9994, "999 ms"), (0.0028, "2.8 ms"), (0.0000959, "95.9 µs"), (2e-9, "0.002 µs")],
+)
+def test_a_duration_has_three_digits_and_its_unit(seconds, text):
+    assert figures.duration(seconds) == text
