@@ -69,7 +69,14 @@ def test_models_and_measurements_are_not_compared_with_each_other():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(12.345, "12.3 s"), (1, "1 s"), (0.9994, "999 ms"), (0.0028, "2.8 ms"), (0.0000959, "95.9 µs"), (2e-9, "0.002 µs")],
+    [
+        (12.345, "12.3 s"),
+        (1, "1 s"),
+        (0.9994, "999 ms"),
+        (0.0028, "2.8 ms"),
+        (0.0000959, "95.9 µs"),
+        (2e-9, "0.002 µs"),
+    ],
 )
 def test_a_duration_has_three_digits_and_its_unit(seconds, text):
     assert figures.duration(seconds) == text
