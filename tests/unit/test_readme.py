@@ -42,3 +42,18 @@ def test_pip_installs_what_the_controller_needs() -> None:
     named = {Requirement(word.strip("'")).name for word in command.split()}
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
     assert named == {"ansible-core", *(Requirement(line).name for line in lines if line and not line.startswith("#"))}
+
+
+def test_the_tarball_installs_without_galaxy(tmp_path: Path) -> None:
+    """As in the README: with the collections of the Python package `ansible`, which the development environment has."""
+    (archive,) = re.findall(r"^ansible-galaxy collection install --offline (\S+)$", README, re.MULTILINE)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    environment |= {"HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    galaxy = [sys.executable, "-m", "ansible.cli.galaxy", "collection"]
+    for arguments in (["build", "--output-path", str(tmp_path), str(ROOT)], ["install", "--offline", archive]):
+        done = subprocess.run(
+            [*galaxy, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "gpufleet.hosts:0.1.0 was installed successfully" in done.stdout
+    assert (tmp_path / ".ansible/collections/ansible_collections/gpufleet/hosts/playbooks/site.yml").is_file()
