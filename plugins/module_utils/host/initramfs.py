@@ -41,8 +41,10 @@ def read(root: str, kernels: dict, driver: dict, run: Run) -> list[dict]:
     Each has the `kernel`, the `path`, whether it has the driver's module (`has_driver`, None: unknown), and whether it
     was built before the boot (`before_boot`).
     """
+    if not differs(driver):
+        return []
     booted = reboot_reasons.boot_time(root)
-    if booted is None or not differs(driver):
+    if booted is None:
         return []
     installed = changed_at(host_driver.module_file(root, kernels["running"]))
     if installed is None or installed >= booted:
