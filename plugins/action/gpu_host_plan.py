@@ -195,15 +195,16 @@ class ActionModule(ActionBase):
 
     def _package_manager(self, options: dict[str, Any]) -> dict[str, Any] | str:
         """Return the result of module package_transaction, or the text of its failure."""
+        is_checking = self._task.check_mode
         # Playbook plan changes no host, also outside check mode. Only it needs root and does not wait for cloud-init.
-        if options.get("query") and (
-            "cloud_init_timeout" in self._task.args or not self._task.args.get("requires_root")
-        ):
-            options = {**options, "keep_lists": True}
+        if self._task.args.get("requires_root") and "cloud_init_timeout" not in self._task.args:
+            self._task.check_mode = True
         try:
             return self._run_module(TRANSACTION, options)
         except Failure as failure:
             return str(failure)
+        finally:
+            self._task.check_mode = is_checking
 
     def _conflicts(
         self,

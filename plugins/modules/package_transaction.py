@@ -252,15 +252,11 @@ options:
     description:
       - Packages whose available versions are returned in RV(versions). Wildcards select all names that they match.
       - The module then only reads the repositories as the other options would configure them, and changes nothing.
+        Outside check mode, the downloaded package lists stay on the host, so that the next transaction downloads only
+        what has changed.
     type: list
     elements: str
     default: []
-  keep_lists:
-    description: >-
-      Whether the package lists that apt downloads for O(query), and the metadata of new repositories that zypper does,
-      stay on the host, so that the next transaction downloads only what has changed. Without effect in check mode.
-    type: bool
-    default: false
   query_streams:
     description: With dnf, modules whose streams are returned in RV(streams). Like O(query), changes nothing.
     type: list
@@ -629,7 +625,6 @@ def main() -> None:
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             **dict.fromkeys((*LISTS, "query", "query_streams", "query_dependencies"), texts),
             "may_upgrade": {"type": "bool", "default": False},
-            "keep_lists": {"type": "bool", "default": False},
             "repositories": {"type": "list", "elements": "dict", "default": [], "options": repositories.OPTIONS},
             "files": {
                 "type": "list",
@@ -681,9 +676,7 @@ def main() -> None:
         record = journal.Journal(options["record"])
         question = transaction.Question(options["query"], options["query_streams"], options["query_dependencies"])
         if question:
-            found = transaction.query(
-                wanted, question, program, record, is_real=options["keep_lists"] and not module.check_mode
-            )
+            found = transaction.query(wanted, question, program, record, is_real=not module.check_mode)
             warn(module, program)
             module.exit_json(changed=False, **found)
         if options["rehearse_removals"]:

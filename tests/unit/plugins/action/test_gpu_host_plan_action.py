@@ -777,17 +777,27 @@ def test_a_failed_plan_names_the_line_that_hides_a_package(host, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "keeps"),
+    ("arguments", "is_checking"),
     [
         # Playbooks plan and site, and a role alone.
-        ({"requires_root": True}, None),
-        ({"requires_root": True, "cloud_init_timeout": 900}, True),
-        ({}, True),
+        ({"requires_root": True}, True),
+        ({"requires_root": True, "cloud_init_timeout": 900}, False),
+        ({}, False),
     ],
 )
-def test_only_a_run_that_changes_the_host_keeps_package_lists(host, arguments, keeps):
-    host.run(bare(), **arguments)
-    assert [options.get("keep_lists") for options in host.arguments(QUERY) if options.get("query")] == [keeps]
+def test_only_a_run_that_changes_the_host_keeps_package_lists(host, monkeypatch, arguments, is_checking):
+    """Module package_transaction keeps them outside check mode."""
+    seen = []
+    execute = gpu_host_plan.ActionModule._run_module
+
+    def run(action, module, options):
+        seen.extend([action._task.check_mode] if module == QUERY and options.get("query") else [])
+        return execute(action, module, options)
+
+    monkeypatch.setattr(gpu_host_plan.ActionModule, "_run_module", run)
+    result = host.run(bare(), **arguments)
+    assert not result.get("failed")
+    assert seen == [is_checking]
 
 
 def test_a_failed_plan_has_the_warnings_of_the_query(host, monkeypatch):
