@@ -319,7 +319,7 @@ def run_unprivileged(command: list[str]) -> tuple[int, str, str]:
             command,
             check=False,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             errors="replace",
             timeout=60,
             cwd="/",

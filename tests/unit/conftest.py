@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import locale
 import os
 import sys
 from collections.abc import Iterator
@@ -30,11 +31,12 @@ _make_importable()
 
 @pytest.fixture(autouse=True)
 def _same_environment() -> Iterator[None]:
-    """Undo what a module that ran in the process of a test changed: its environment and umask."""
-    environment, umask = dict(os.environ), os.umask(0o022)
+    """Undo what a module that ran in the process of a test changed: its environment, umask and locale."""
+    environment, umask, known_locale = dict(os.environ), os.umask(0o022), locale.setlocale(locale.LC_ALL)
     os.umask(umask)
     yield
     os.umask(umask)
+    locale.setlocale(locale.LC_ALL, known_locale)
     if os.environ != environment:
         os.environ.clear()
         os.environ.update(environment)

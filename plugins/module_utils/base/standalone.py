@@ -33,7 +33,14 @@ def run(argv: list[str], environment: dict[str, str] | None = None) -> tuple[int
     variables = process_state.environment(dict(os.environ), environment)
     try:
         completed = subprocess.run(
-            argv, capture_output=True, text=True, errors="replace", check=False, env=variables, stdin=subprocess.DEVNULL
+            argv,
+            capture_output=True,
+            # AnsibleModule sets the pinned locale, whose encoding is ASCII.
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            env=variables,
+            stdin=subprocess.DEVNULL,
         )
     except OSError as error:
         return 127, "", str(error)

@@ -370,7 +370,7 @@ def run_child(settings, todo, deadline):
         try:
             os.close(read_end)
             os.dup2(2, 1)  # Standard output is for the document only.
-            with os.fdopen(write_end, "w") as stream:
+            with os.fdopen(write_end, "w", encoding="utf-8") as stream:
                 work(settings, todo, lambda message: print(json.dumps(message), file=stream, flush=True))
             status = 0
         except BaseException as error:

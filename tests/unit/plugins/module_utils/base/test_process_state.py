@@ -129,6 +129,19 @@ print(json.dumps([rc, given.get("LC_ALL"), given.get("EXTRA"), "home/x" in given
     assert started(program, tmp_path, inherited(tmp_path, path, "German")) == [0, "C", "1", False, False]
 
 
+def test_output_of_programs_is_utf_8_in_a_module(tmp_path: Path) -> None:
+    # AnsibleModule calls setlocale after the pin, and the encoding of the C locale is ASCII.
+    program = f"""
+import json, locale
+from {COLLECTION}.module_utils.base import process_state, standalone
+process_state.pin()
+locale.setlocale(locale.LC_ALL, "")
+print(json.dumps(standalone.run(["printf", r"\\303\\244"])))
+"""
+    given = {**inherited(tmp_path, "missing", "German"), "LC_ALL": "C.UTF-8"}
+    assert started(program, tmp_path, given) == [0, "\u00e4", ""]
+
+
 def test_a_program_that_only_a_user_has_is_not_installed(tmp_path: Path) -> None:
     env = inherited(tmp_path, "hostile", "none")
     (tmp_path / "home/x/bin/only-here").write_text(FOREIGN)

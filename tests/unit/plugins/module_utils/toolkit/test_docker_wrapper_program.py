@@ -79,7 +79,8 @@ class Desk:
         path = f"{self.directory}{os.pathsep}{os.environ['PATH']}"
         known = {name: value for name, value in self.lab.env.items() if not name.startswith(("NV_", "DOCKER_"))}
         return subprocess.Popen(
-            [str(self.program), *words],
+            # A shell starts background jobs with this signal ignored, which children inherit.
+            ["/usr/bin/env", "--default-signal=INT", str(self.program), *words],
             env={**known, "PATH": path, **variables},
             stdin=stdin,
             stdout=subprocess.PIPE,
