@@ -542,7 +542,7 @@ container:
       created.
   returned: success
   type: dict
-  sample: {"Id": "f1d2…", "Name": "/trainer", "State": {"Status": "running"}}
+  sample: {"Id": "f1d2", "Name": "/trainer", "State": {"Status": "running"}}
 gpu_assignment:
   description: The GPUs of the container.
   returned: success
@@ -588,7 +588,7 @@ gpu_assignment:
       type: list
       elements: str
       returned: always
-      sample: ["capabilities: compute, utility → compute, utility, video"]
+      sample: ["capabilities: compute, utility \u2192 compute, utility, video"]
     warnings:
       description:
         - Warnings about options that bypass the isolation, events that can remove the access, GPUs that are degraded

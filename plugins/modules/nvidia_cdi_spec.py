@@ -13,8 +13,8 @@ description:
   - Writes a Container Device Interface (CDI) specification of the GPUs that NVML shows. NVIDIA's container toolkit is
     not required.
   - Docker 25 and newer, Podman 4.1 and newer, containerd and CRI-O then accept C(nvidia.com/gpu=0),
-    C(nvidia.com/gpu=GPU-…), C(nvidia.com/gpu=MIG-…) or C(nvidia.com/gpu=all) as a device. Docker before 28.2 needs the
-    feature C(cdi) in C(daemon.json).
+    C(nvidia.com/gpu=GPU-UUID), C(nvidia.com/gpu=MIG-UUID) or C(nvidia.com/gpu=all) as a device. Docker before 28.2
+    needs the feature C(cdi) in C(daemon.json).
   - The specification declares the lowest CDI version that supports its content, usually 0.5.0. Podman 4.3 of Debian 12
     can read that version.
   - The module never adds a second specification for the same devices. If another file describes C(nvidia.com/gpu), for

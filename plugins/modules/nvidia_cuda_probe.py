@@ -288,7 +288,7 @@ def option_error(params: dict) -> str | None:
         if not GPU.fullmatch(gpu):
             return (
                 f"gpus contains '{gpu}', which does not identify a GPU. Use an index (0), a GPU's UUID or its "
-                "beginning (GPU-5a6f3c1e), or the UUID of a MIG device (MIG-…)."
+                "beginning (GPU-5a6f3c1e), or the UUID of a MIG device (MIG-\u2026)."
             )
     if not 1 <= params["memory_mib"] <= MEMORY_MIB_MAX:
         return f"memory_mib={params['memory_mib']} is invalid. Use a value from 1 to {MEMORY_MIB_MAX}."

@@ -220,7 +220,7 @@ def build(out, package):
 
 def main():
     """Build all packages."""
-    out, plugin = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]).read_text()
+    out, plugin = pathlib.Path(sys.argv[1]), "#!/usr/bin/python3\n" + pathlib.Path(sys.argv[2]).read_text()
     for package in packages(plugin):
         build(out, package)
 
