@@ -33,5 +33,10 @@ class KeptBytecodeFinder:
 
 def use() -> None:
     """Use the bytecode for all later imports. PYTHONDONTWRITEBYTECODE prevents writing, as everywhere."""
-    if KeptBytecodeFinder not in sys.meta_path:
-        sys.meta_path.insert(0, KeptBytecodeFinder)
+    if KeptBytecodeFinder in sys.meta_path:
+        return
+    # Before Ansible's finder only, so that finders of others stay first. Without it, Python keeps bytecode itself.
+    for index, finder in enumerate(sys.meta_path):
+        if type(finder).__module__.startswith("ansible.utils.collection_loader."):
+            sys.meta_path.insert(index, KeptBytecodeFinder)
+            return
