@@ -93,7 +93,12 @@ class Migrator:
             yield
             return
         # Docker remembers the address of a plugin that it has used. Otherwise, it looks for a socket first.
-        with plugin_stub.answering([self._full(path) for path in dict.fromkeys(paths)], names):
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(plugin_stub.answering([self._full(path) for path in dict.fromkeys(paths)], names))
+            except plugin_stub.StubError as error:
+                places = " or ".join(observed.SPECIFICATIONS)
+                raise MigrationError(f"{error}. Correct or remove {places}, then run the role again.") from error
             yield
 
     def _specified(self) -> list[str]:

@@ -16,6 +16,7 @@ import http.server
 import json
 import os
 import socketserver
+import stat
 import threading
 import typing as t
 
@@ -24,6 +25,10 @@ _TYPE = "application/vnd.docker.plugins.v1.2+json"
 _MOUNTPOINT = "/nonexistent"
 # How long the end of the answers may take.
 _POLL_SECONDS = 0.02
+
+
+class StubError(Exception):
+    """The stub cannot listen on a socket. The message names it."""
 
 
 def answer(path: str, request: dict[str, t.Any], names: t.Collection[str]) -> dict[str, t.Any] | None:
@@ -77,7 +82,8 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 def answering(paths: t.Collection[str], names: t.Collection[str]) -> t.Iterator[None]:
     """Answer on these sockets, for the volumes with these names.
 
-    Afterwards, remove the sockets, and the directories that were created for them.
+    Afterwards, remove the sockets, and the directories that were created for them. Raise StubError if a path cannot be
+    used, for example because another file is there.
     """
     handler = type("_HandlerOfNames", (_Handler,), {"names": frozenset(names)})
     with contextlib.ExitStack() as stack:
@@ -90,10 +96,13 @@ def answering(paths: t.Collection[str], names: t.Collection[str]) -> t.Iterator[
 def _listening(path: str, handler: type[_Handler]) -> t.Iterator[None]:
     folder = os.path.dirname(path)
     is_new = not os.path.isdir(folder)
-    os.makedirs(folder, mode=0o755, exist_ok=True)
-    _unlink(path)
-    with _Server(path, handler) as server:
-        os.chmod(path, 0o600)
+    try:
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        _unlink(path)
+        server = _bound(path, handler)
+    except OSError as error:
+        raise StubError(f"{path} cannot be used in place of the plugin's socket: {error.strerror or error}") from error
+    with server:
         thread = threading.Thread(target=server.serve_forever, args=(_POLL_SECONDS,), daemon=True)
         thread.start()
         try:
@@ -107,6 +116,18 @@ def _listening(path: str, handler: type[_Handler]) -> t.Iterator[None]:
                     os.rmdir(folder)
 
 
+def _bound(path: str, handler: type[_Handler]) -> _Server:
+    """Return a server whose socket only root can use. A later chmod could hit another file of this name."""
+    umask = os.umask(0o177)
+    try:
+        return _Server(path, handler)
+    finally:
+        os.umask(umask)
+
+
 def _unlink(path: str) -> None:
+    """Remove a socket. Another file is not the plugin's, so it stays."""
     with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise FileExistsError(0, "it is no socket")
         os.unlink(path)

@@ -176,6 +176,7 @@ def _hosts(entries: Sequence[Mapping[str, Any]], total: int) -> str:
 
 
 def _wrapped(text: str, first: str, rest: str) -> list[str]:
-    """Return a text as lines. Names are not broken at their hyphens."""
+    """Return a text as lines. Names are not broken at their hyphens. Control characters become visible."""
+    safe = "".join(letter if letter.isprintable() or letter.isspace() else ascii(letter)[1:-1] for letter in text)
     options = {"initial_indent": first, "subsequent_indent": rest, "break_on_hyphens": False, "break_long_words": False}
-    return textwrap.wrap(text, _WIDTH, **options)
+    return textwrap.wrap(" ".join(safe.split()), _WIDTH, **options)

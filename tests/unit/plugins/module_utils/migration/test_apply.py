@@ -154,6 +154,26 @@ def test_stub_answers_what_the_removal_of_a_volume_needs_and_refuses_the_rest(
     assert os.listdir(tmp_path) == []
 
 
+def test_socket_of_the_stub_is_only_for_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with plugin_stub.answering(["new/s"], ["v"]):
+        assert os.stat("new/s").st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [("etc/important", "it is no socket"), ("x" * 200, "path too long"), ("etc/important/s", "exists|directory")],
+)
+def test_a_wrong_specification_deletes_no_file(tmp_path: Path, place: str, reason: str) -> None:
+    (tmp_path / "etc/docker/plugins").mkdir(parents=True)
+    (tmp_path / "etc/important").write_text("kept")
+    (tmp_path / "etc/docker/plugins/nvidia-docker.spec").write_text(f"unix:///{place}")
+    with pytest.raises(apply.MigrationError, match=reason) as caught:
+        carry_out(tmp_path, {"do": "remove_volume", "name": "v"})
+    assert "/etc/docker/plugins/nvidia-docker.spec" in str(caught.value)
+    assert (tmp_path / "etc/important").read_text() == "kept"
+
+
 def test_copies_are_deleted_and_descriptions_stay(tmp_path: Path) -> None:
     folder = tmp_path / owned.MIGRATION[1:]
     for name in ("daemon.json", "config.toml", "files.json", "containers/a.json"):

@@ -142,6 +142,17 @@ def test_long_changes_continue_in_the_next_line():
     assert max(map(len, lines)) <= 110
 
 
+def test_no_text_controls_the_terminal():
+    hostile = "pid 7 \x1b[2J\x1b]0;title\x07\x08\u202e\x9b31m\r\nend"
+    fleet = {
+        "a\x1b[1m": {"changes": [part("nvidia_driver", hostile, reasons=(hostile,))], "notes": [hostile]},
+        "b": {"failed": True, "errors": [hostile]},
+    }
+    lines = text(fleet, reasons=True)
+    assert all(line.isprintable() for line in lines)
+    assert "  b: pid 7 \\x1b[2J\\x1b]0;title\\x07\\x08\\u202e\\x9b31m end" in lines
+
+
 def test_lines_know_what_they_say():
     kinds = {line.text.strip(): line.kind for line in plan_text.render(report.report(FLEET))}
     assert kinds["install docker.io"] == plan_text.CHANGES
