@@ -10,7 +10,7 @@ Names, versions, relations, configuration files and scripts are those of the ven
 - nvidia-container-toolkit 1.5.1 and 1.13.5: NVIDIA/nvidia-container-toolkit, packaging/debian of these tags.
 
 The programs only start runc, so containers with the old runtime run without GPUs. PLUGIN: the stand-in of the volume
-plugin. Package docker-ce-stand-in provides what the packages require of Docker's own package.
+plugin. Package docker-ee-stand-in provides docker-ee, which they require. Debian's docker.io conflicts with docker-ce.
 """
 
 import pathlib
@@ -91,9 +91,9 @@ def packages(plugin):
     scripts = {"postinst": POSTINST, "prerm": PRERM, "postrm": POSTRM}
     return [
         (
-            "docker-ce-stand-in",
+            "docker-ee-stand-in",
             "1",
-            {"Provides": "docker-ce (= 18.03.1~ce-0~debian)", "Depends": "docker.io"},
+            {"Provides": "docker-ee", "Depends": "docker.io"},
             {},
             {},
             {},
