@@ -64,8 +64,8 @@ def test_files_that_apt_trusts_are_read(tmp_path):
     tree = Tree(tmp_path)
     other = OLD.replace(b"Old <o@x>", b"New <n@y>")
     primary = openpgp.parts_of(OLD)[0]
-    stranger = primary[2][:-1] + b"\x01" + openpgp.parts_of(OLD)[1][2]
-    tree.file("etc/apt/trusted.gpg", stranger + other)
+    foreign = primary[2][:-1] + b"\x01" + openpgp.parts_of(OLD)[1][2]
+    tree.file("etc/apt/trusted.gpg", foreign + other)
     tree.file("etc/apt/trusted.gpg.d/nvidia.asc", openpgp.armored(OLD))
     tree.file("etc/apt/keyrings/new.gpg", NEW)
     tree.file("etc/apt/keyrings/broken.gpg", b"x")
@@ -76,4 +76,4 @@ def test_files_that_apt_trusts_are_read(tmp_path):
         {"path": "/etc/apt/trusted.gpg.d/nvidia.asc", "alone": True},
     ]
     kept = old_keys.without((tmp_path / "etc/apt/trusted.gpg").read_bytes())
-    assert kept == stranger
+    assert kept == foreign

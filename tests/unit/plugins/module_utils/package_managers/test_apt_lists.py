@@ -77,8 +77,8 @@ def test_a_mirror_list_counts_before_the_first_download(tmp_path: Path) -> None:
     origin = apt_sources.recorded_origin(str(tmp_path))
     for text, expected in (
         ("http://azure.archive.ubuntu.com/ubuntu/\tpriority:1\nhttps://archive.ubuntu.com/ubuntu/\n", "Ubuntu"),
-        ("https://deb.debian.org/debian\n", "Debian"),
-        ("https://deb.debian.org/debian\nhttps://other.example/tools\n", None),
+        ("https://ftp.debian.org/debian\n", "Debian"),
+        ("https://ftp.debian.org/debian\nhttps://other.example/tools\n", None),
         ("# nothing\n", None),
     ):
         path.write_text(text)

@@ -18,7 +18,7 @@ URL = "https://keys.example/key.asc"
     [
         # apt
         ("Err:1 http://m stable InRelease\n  Could not resolve 'm'\n", True),
-        ("  Temporary failure resolving 'deb.debian.org'\n", True),
+        ("  Temporary failure resolving 'archive.example'\n", True),
         ("  Could not connect to m:80 (192.0.2.1). - connect (111: Connection refused)\n", True),
         ("  429  Too Many Requests [IP: 192.0.2.1 80]\n", True),
         ("  503  Service Unavailable [IP: 192.0.2.1 80]\n", True),
