@@ -26,6 +26,8 @@ import uuid
 from pathlib import Path
 
 DESCRIPTION = "/etc/gpusim/host.json"
+# What the modules of Debian's kernels say beside their release. A module with other words would not load.
+FLAGS = "SMP preempt mod_unload modversions"
 HOME = "/usr/lib/gpusim"
 RUN = "/run/gpusim"
 STATE = f"{RUN}/state"
@@ -338,7 +340,7 @@ def offer_kernel_modules(host: dict) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             information = {
                 "name": name, "license": "GPL and additional rights" if name == "nouveau" else "GPL",
-                "description": f"{name} (simulated)", "intree": "Y", "vermagic": f"{kernel_release()} SMP mod_unload ",
+                "description": f"{name} (simulated)", "intree": "Y", "vermagic": f"{kernel_release()} {FLAGS} ",
                 "alias": "pci:v000010DEd*sv*sd*bc03sc*i*",
             }  # fmt: skip
             file.write_bytes(module_file(information))

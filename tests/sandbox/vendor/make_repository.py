@@ -230,7 +230,7 @@ def prebuilt_modules(package: Package, kernel: str, version: str, flavor: str, d
             "license": LICENCES[flavor],
             # The main module is loaded at boot because of this alias. The others need it.
             **({"alias": "pci:v000010DEd*sv*sd*bc03sc02i00*"} if module == "nvidia" else {"depends": "nvidia"}),
-            "vermagic": f"{kernel} SMP mod_unload modversions ",
+            "vermagic": f"{kernel} SMP preempt mod_unload modversions ",
         }
     package.after_install = package.after_removal = f"depmod -a {kernel}\n"
 
