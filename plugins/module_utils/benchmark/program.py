@@ -371,7 +371,7 @@ def run_child(settings, todo, deadline):
             os.close(read_end)
             os.dup2(2, 1)  # Standard output is for the document only.
             with os.fdopen(write_end, "w", encoding="utf-8") as stream:
-                work(settings, todo, lambda message: print(json.dumps(message), file=stream, flush=True))
+                work(settings, todo, lambda message: _send(message, stream))
             status = 0
         except BaseException as error:
             sys.stderr.write(f"{type(error).__name__}: {error}\n")
@@ -446,6 +446,12 @@ def benchmark(settings):
     return document
 
 
+def _send(message, stream):
+    """Write a document as a line of JSON."""
+    stream.write(json.dumps(message) + "\n")
+    stream.flush()
+
+
 def main(arguments):
     """Measure as requested, and print the document."""
     settings = {**DEFAULTS, **json.loads(arguments[0] if arguments else "{}")}
@@ -454,7 +460,7 @@ def main(arguments):
     os.environ["CUDA_CACHE_DISABLE"] = "1"
     os.environ["CUPY_CACHE_IN_MEMORY"] = "1"
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(settings["gpus"])
-    print(json.dumps(benchmark(settings)))
+    _send(benchmark(settings), sys.stdout)
 
 
 if __name__ == "__main__":

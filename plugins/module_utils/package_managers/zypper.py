@@ -264,7 +264,7 @@ class Zypper:
         """Return the repositories that offer packages by zypper's cache, even those that do not answer now."""
         files = self._repositories.files()
         found: dict[str, set[str]] = {}
-        for options in {_CACHED, view.options}:
+        for options in dict.fromkeys((_CACHED, view.options)):
             argv = ["zypper", *options, "--non-interactive", "--quiet", "search", "--details", "--match-exact", *names]
             _rc, out, _err = self._run(argv, environment=self._environment())
             for name, label in offers.zypper_sources(out):

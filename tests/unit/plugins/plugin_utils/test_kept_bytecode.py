@@ -43,7 +43,9 @@ def second_start():
     """Return the loaded and the compiled files of each plugin."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-c", LOAD, *IMPORTING]
-    starts = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True) for _ in range(2)]
+    starts = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True) for _start in range(2)
+    ]
     return {name: files for name, *files in map(json.loads, starts[1].stdout.splitlines())}
 
 

@@ -272,7 +272,7 @@ def test_the_chart_has_one_bar_for_all_gpus_of_a_model():
         ("AMD EPYC, median of 3: float32 1000, container", 2.0),
         ("NVIDIA H200, median of 3: float32 1000, container", 0.002),
     ]
-    assert [bar["text"] for bar in chart("", rows)["bars"]] == ["2 s", "2 ms, 1,000 times"]
+    assert [drawn["text"] for drawn in chart("", rows)["bars"]] == ["2 s", "2 ms, 1,000 times"]
 
 
 def test_an_empty_fleet_has_a_table():

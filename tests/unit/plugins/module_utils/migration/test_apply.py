@@ -113,7 +113,9 @@ def test_description_is_written_before_the_container_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     docker = Docker()
-    monkeypatch.setattr(apply.os, "replace", lambda *_names: (_ for _ in ()).throw(OSError("No space left on device")))
+    monkeypatch.setattr(
+        apply.os, "replace", lambda *_names: (nothing for nothing in ()).throw(OSError("No space left on device"))
+    )
     with pytest.raises(apply.MigrationError, match=r"Step 'remove container train' .* failed: No space left"):
         carry_out(tmp_path, {"do": "remove_container", "id": "a", "name": "train"}, docker=docker)
     assert docker.removed == []

@@ -115,7 +115,7 @@ class Machine:
         return (
             0,
             "Metadata cache created.\n",
-            text + "".join(f"Ignoring repositories: {', '.join(ignored)}\n" for _ in ignored[:1]),
+            text + "".join(f"Ignoring repositories: {', '.join(ignored)}\n" for _first in ignored[:1]),
         )
 
     # --- zypper: it refreshes the others, and its exit status is 4 ----------------------------------------------
@@ -146,7 +146,7 @@ class Machine:
         end = "Could not refresh the repositories because of errors."
         if len(dead) < number:
             end = "Some of the repositories have not been refreshed because of an error."
-        texts += [f'<message type="error">{end}</message>' for _ in dead[:1]]
+        texts += [f'<message type="error">{end}</message>' for _first in dead[:1]]
         return 4 if dead else 0, f"<stream>{''.join(texts)}</stream>", ""
 
     def _visible(self, pattern: str, words: str) -> set[str]:
