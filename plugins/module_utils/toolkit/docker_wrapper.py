@@ -393,7 +393,7 @@ def read_file(path):
         return ""
 
 
-class Nvml:
+class WrapperNvml:
     """NVIDIA's library that knows the GPUs."""
 
     def __init__(self):
@@ -488,7 +488,7 @@ def observe(docker, options, environment):
     engine = read_engine(info if isinstance(info, dict) else {}, os.uname().nodename, address)
     if not engine.is_local:
         return Host(engine, None, False, None, ())
-    inventory, config = Nvml().inventory(), read_file(TOOLKIT_CONFIG)
+    inventory, config = WrapperNvml().inventory(), read_file(TOOLKIT_CONFIG)
     has_hook = any(os.access(os.path.join(place, HOOK), os.X_OK) for place in HOOK_DIRECTORIES)
     has_hook = has_hook and hook_accepts(config, is_rootless=engine.is_rootless)
     path = os.path.join(VOLUMES, inventory.driver) if inventory and inventory.driver else ""
