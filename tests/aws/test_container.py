@@ -69,7 +69,7 @@ def run(api: Api, tmp_path: Path) -> Run:
     modules, playbooks = collection / "plugins" / "modules", collection / "playbooks"
     for directory in (modules, playbooks):
         directory.mkdir(parents=True)
-    for name in ("meta", "galaxy.yml", "plugins/filter", "plugins/module_utils"):
+    for name in ("meta", "galaxy.yml", "plugins/filter", "plugins/module_utils", "plugins/plugin_utils"):
         (collection / name).symlink_to(ROOT / name)
     for source in (ROOT / "playbooks").glob("aws_*.yml"):
         shutil.copy(source, playbooks)
