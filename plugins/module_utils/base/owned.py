@@ -88,8 +88,11 @@ DRIVER_REBOOT_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_reboot.json"
 CONTAINER_PROOF_RECORD = f"{STATE_DIRECTORY}/gpu_container_proof.json"
 # Playbook dlami: what it adopted, completed and left alone on a prepared image.
 ADOPTION_REPORT = f"{STATE_DIRECTORY}/adoption.json"
+# Module gpu_workload: who drained this host, how, and what was stopped for that.
+DRAIN_RECORD = f"{STATE_DIRECTORY}/workload_drain.json"
 # Files in the directory of the records that are no records of package transactions.
 BESIDE_RECORDS = (
+    DRAIN_RECORD,
     *(ENGINE_USERS, CONTAINER_TOOLKIT_CONFIG_RECORD, CONTAINERD_CONFIG_RECORD),
     *(DRIVER_RUNFILE_RECORD, DRIVER_REBOOT_MARKER, CONTAINER_PROOF_RECORD, ADOPTION_REPORT),
 )

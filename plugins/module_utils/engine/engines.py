@@ -185,6 +185,14 @@ class Docker(volumes.Docker):
         """Remove a stopped container and its anonymous volumes."""
         self._call("DELETE", f"/containers/{quote(identifier, safe='')}?v=1")
 
+    def stop_container(self, identifier: str) -> None:
+        """Stop a container, with its own stop timeout. Docker goes on if the request takes longer than we wait."""
+        self._call("POST", f"/containers/{quote(identifier, safe='')}/stop")
+
+    def start_container(self, identifier: str) -> None:
+        """Start a container that exists."""
+        self._call("POST", f"/containers/{quote(identifier, safe='')}/start")
+
     def _listed(self) -> list[dict]:
         return self._call("GET", "/containers/json?all=1")
 
@@ -258,6 +266,14 @@ class Podman(volumes.Podman):
     def remove_container(self, identifier: str) -> None:
         """Remove a stopped container and its anonymous volumes."""
         self._call("rm", "--volumes", identifier)
+
+    def stop_container(self, identifier: str) -> None:
+        """Stop a container, with its own stop timeout."""
+        self._call("stop", identifier)
+
+    def start_container(self, identifier: str) -> None:
+        """Start a container that exists."""
+        self._call("start", identifier)
 
     def image(self, reference: str) -> Image | None:
         """Return the properties of an image, or None if the engine does not have the image."""

@@ -1,0 +1,71 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The adapters of module gpu_workload: the options of each, and how it is made. A new adapter is one entry here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmClient
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import engines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.command import CommandWorkload
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.nothing import NoWorkload
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.slurm import SlurmWorkload
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.systemd import SystemdWorkload
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadAdapter
+
+_STOP = {"type": "bool", "default": False}
+_ARGV = {"type": "list", "elements": "str", "required": True}
+# The option of the module that has the name of the adapter, as an argument_spec.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "docker": {"stop": _STOP, "docker_host": {"type": "str"}},
+    "podman": {"stop": _STOP},
+    "systemd": {"units": {"type": "list", "elements": "str", "required": True}},
+    "command": {
+        "view": _ARGV,
+        "close": _ARGV,
+        "reopen": _ARGV,
+        "environment": {"type": "dict", "default": {}, "no_log": True},
+        "timeout": {"type": "int", "default": 60},
+    },
+    "slurm": {"node": {"type": "str"}, "directory": {"type": "path"}},
+}
+
+
+@dataclass(frozen=True)
+class WorkloadTools:
+    """What adapters use of this host. `binding`: the path of pynvml if the controller sent it."""
+
+    run: Run
+    binding: str | None = None
+
+
+def build(name: str, options: Mapping[str, Any], tools: WorkloadTools) -> WorkloadAdapter:
+    """Return the adapter with its options."""
+    return _BUILDERS[name](options, tools)
+
+
+def _command(options: Mapping[str, Any], tools: WorkloadTools) -> WorkloadAdapter:
+    return CommandWorkload(tools.run, options, options.get("environment") or {}, options.get("timeout", 60))
+
+
+def _slurm(options: Mapping[str, Any], tools: WorkloadTools) -> WorkloadAdapter:
+    # slurmd's own default: the host name without the domain.
+    node = options.get("node") or os.uname().nodename.partition(".")[0]
+    return SlurmWorkload(SlurmClient(tools.run, node, options.get("directory")))
+
+
+_BUILDERS: dict[str, Callable[[Mapping[str, Any], WorkloadTools], WorkloadAdapter]] = {
+    "none": lambda options, tools: NoWorkload(),
+    "docker": lambda options, tools: engines.docker(options, tools.run, tools.binding),
+    "podman": lambda options, tools: engines.podman(options, tools.run, tools.binding),
+    "systemd": lambda options, tools: SystemdWorkload(tools.run, options.get("units") or ()),
+    "command": _command,
+    "slurm": _slurm,
+}

@@ -1,0 +1,341 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keep work away from a GPU host before a disruption."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_workload
+short_description: Drain a GPU host before a disruption, and give it work again afterwards
+version_added: 0.1.0
+description:
+  - Keeps new work away from a host, and waits for the work that runs, for example before a new driver is loaded.
+    Afterwards, the host gets work again.
+  - The module records on the host who drained it. It never ends or overwrites a drain of somebody else. It continues a
+    drain of a run that was interrupted, and starts again exactly what that run stopped.
+options:
+  verb:
+    description:
+      - V(begin) gives the host no new work, and stops what the adapter may stop. It does not wait for running work.
+      - V(poll) waits up to O(wait) seconds until no work runs. Repeat the task until RV(ready) or RV(expired).
+      - V(abort) undoes the drain. Use it before the first change, for example if RV(expired) is true. After
+        O(failed_step) was reported, V(abort) keeps the host drained.
+      - V(end) undoes the drain after a success. With O(failed_step), the host stays drained, and the next successful
+        run of the same owner ends the drain.
+    type: str
+    choices: [begin, poll, abort, end]
+    required: true
+  adapter:
+    description:
+      - How the host is drained. Its option has the same name.
+      - V(none) drains nothing.
+      - V(docker) and V(podman) wait for the containers that have GPUs. Only those of root's Podman are found.
+      - V(systemd) stops units.
+      - V(command) starts programs of yours.
+      - V(slurm) drains the node of Slurm and waits for all its jobs. Jobs are never stopped.
+    type: str
+    choices: [none, docker, podman, systemd, command, slurm]
+    required: true
+  owner:
+    description:
+      - Who drains the host. All verbs of one drain need the same owner. Two tools, or two playbooks that can run at the
+        same time, need different owners.
+    type: str
+    default: gpufleet
+  reason:
+    description: What the drain is for. Schedulers show it behind the O(owner). For O(verb=begin).
+    type: str
+    default: maintenance
+  failed_step:
+    description:
+      - Which step failed, so that the host must stay drained. For O(verb=end). The reason of the scheduler names it.
+    type: str
+  timeout:
+    description: Seconds until RV(expired), counted from O(verb=begin). At most 604800, which is one week.
+    type: int
+    default: 3600
+  wait:
+    description: Maximum seconds to wait. For O(verb=poll).
+    type: int
+    default: 0
+  docker:
+    description: Options of O(adapter=docker).
+    type: dict
+    default: {}
+    suboptions:
+      stop:
+        description: Whether to stop the containers that have GPUs. They are started again at the end.
+        type: bool
+        default: false
+      docker_host:
+        description: Address of the Docker API. The default is C(unix:///var/run/docker.sock).
+        type: str
+  podman:
+    description: Options of O(adapter=podman).
+    type: dict
+    default: {}
+    suboptions:
+      stop:
+        description: Whether to stop the containers that have GPUs. They are started again at the end.
+        type: bool
+        default: false
+  systemd:
+    description: Options of O(adapter=systemd).
+    type: dict
+    suboptions:
+      units:
+        description: Full names of the units to stop. Units that do not run are not started at the end.
+        type: list
+        elements: str
+        required: true
+  command:
+    description:
+      - Options of O(adapter=command). The programs run without a shell.
+    type: dict
+    suboptions:
+      view:
+        description:
+          - Program and arguments that show the state of the host. The exit status V(0) means that the host gets new
+            work, V(10) that it gets none and is idle, V(75) that it gets none and work still runs.
+          - With V(10) and V(75), the first line of the output is the reason of the drain, and each further line names
+            work that runs. Without a reason, a drain of somebody else cannot be told from ours.
+        type: list
+        elements: str
+        required: true
+      close:
+        description:
+          - Program and arguments that keep new work away. The environment variable E(GPUFLEET_REASON) is the reason.
+        type: list
+        elements: str
+        required: true
+      reopen:
+        description: Program and arguments that give the host new work again.
+        type: list
+        elements: str
+        required: true
+      environment:
+        description: Further environment variables of the programs. Their values are not shown.
+        type: dict
+        default: {}
+      timeout:
+        description: Maximum seconds for one program.
+        type: int
+        default: 60
+  slurm:
+    description: Options of O(adapter=slurm).
+    type: dict
+    default: {}
+    suboptions:
+      node:
+        description: Slurm's name of this host. The default is the host name without its domain.
+        type: str
+      directory:
+        description: Directory of C(scontrol) and C(squeue), if it is not in the system's search path.
+        type: path
+  _nvml_binding_path:
+    description: Private. Do not set.
+    type: path
+attributes:
+  check_mode:
+    description: Says whether the verb would change anything, and changes nothing. V(poll) does not wait.
+    support: full
+  diff_mode:
+    description: Returns no diff.
+    support: none
+  idempotent:
+    description: A verb that has nothing to do changes nothing.
+    support: full
+notes:
+  - Requires root.
+  - The record is F(/var/lib/gpufleet/workload_drain.json).
+  - The task is changed if work was kept away, stopped, started or let in again. The record alone is no change.
+author:
+  - gpufleet maintainers (@gpufleet)
+seealso:
+  - module: gpufleet.hosts.gpu_container_info
+"""
+
+EXAMPLES = r"""
+- name: Give the Slurm node no new job
+  gpufleet.hosts.gpu_workload:
+    verb: begin
+    adapter: slurm
+    reason: new firmware
+    timeout: 14400
+
+- name: Wait until its jobs have ended
+  gpufleet.hosts.gpu_workload:
+    verb: poll
+    adapter: slurm
+    wait: 60
+  register: drain
+  until: drain.ready or drain.expired
+  retries: 250
+  delay: 1
+
+- name: Resume the node if the jobs did not end in time
+  gpufleet.hosts.gpu_workload:
+    verb: abort
+    adapter: slurm
+  when: drain.expired
+
+- name: Resume the node after the maintenance
+  gpufleet.hosts.gpu_workload:
+    verb: end
+    adapter: slurm
+  when: drain.ready
+"""
+
+RETURN = r"""
+state:
+  description:
+    - V(none) if this collection has not drained the host, V(waiting) while work runs, V(drained) if no work runs, and
+      V(foreign) if somebody else drained the host.
+  returned: success
+  type: str
+  sample: waiting
+ready:
+  description: Whether the disruption can begin. The host is drained, by anybody, and no work runs.
+  returned: success
+  type: bool
+  sample: false
+waiting_for:
+  description: The work that runs.
+  returned: success
+  type: list
+  elements: str
+  sample: [job 4711 of alice (RUNNING)]
+expired:
+  description: Whether work still runs after the time limit.
+  returned: success
+  type: bool
+  sample: false
+seconds_left:
+  description: Seconds until the time limit. V(null) without a drain.
+  returned: success
+  type: int
+  sample: 3540
+owner:
+  description: Who drained the host with this module. V(null) if nobody did.
+  returned: success
+  type: str
+  sample: gpufleet
+reason:
+  description: The reason that the scheduler shows. V(null) if it shows none.
+  returned: success
+  type: str
+  sample: "gpufleet: new firmware"
+foreign:
+  description: Who else drained the host, and why. This drain is kept. V(null) if nobody else did.
+  returned: success
+  type: str
+  sample: "root: bad disk"
+failed_step:
+  description: The step that failed in an earlier run. V(null) if none did.
+  returned: success
+  type: str
+  sample: null
+stopped:
+  description: What was stopped, and is started again at the end.
+  returned: success
+  type: list
+  elements: str
+  sample: [inference.service]
+started:
+  description: What V(end) or V(abort) started again.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+gaps:
+  description: How new work can start although the host is drained.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+notes:
+  description: What could not be undone, and why.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+"""
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import runner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapters
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain import WorkloadDrain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.record import WorkloadRecords
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
+
+LONGEST = 604800
+
+
+def main() -> None:
+    """Run one verb."""
+    process_state.pin()
+    options = {
+        name: {"type": "dict", "options": spec, **({} if _requires(spec) else {"default": {}})}
+        for name, spec in adapters.OPTIONS.items()
+        if spec
+    }
+    module = AnsibleModule(
+        argument_spec={
+            "verb": {"type": "str", "choices": ["begin", "poll", "abort", "end"], "required": True},
+            "adapter": {"type": "str", "choices": list(adapters.OPTIONS), "required": True},
+            "owner": {"type": "str", "default": "gpufleet"},
+            "reason": {"type": "str", "default": "maintenance"},
+            "failed_step": {"type": "str"},
+            "timeout": {"type": "int", "default": 3600},
+            "wait": {"type": "int", "default": 0},
+            **options,
+            "_nvml_binding_path": {"type": "path"},
+        },
+        required_if=[("adapter", name, [name]) for name, spec in adapters.OPTIONS.items() if _requires(spec)],
+        supports_check_mode=True,
+    )
+    params = module.params
+    for name, least in (("timeout", 1), ("wait", 0)):
+        if not least <= params[name] <= LONGEST:
+            module.fail_json(msg=f"{name} is {params[name]}, but must be between {least} and {LONGEST} seconds.")
+    if not params["owner"].strip():
+        module.fail_json(msg="owner is empty. Name who drains the host.")
+    if params["adapter"] != "none" and not is_root():
+        module.fail_json(msg="This module needs root to drain a host. Set become: true.")
+    try:
+        result = _result(module)
+    except BindingMissing as error:
+        module.fail_json(**error.result())
+    except (WorkloadError, SlurmError) as error:
+        module.fail_json(msg=str(error))
+    for sentence in result["notes"]:
+        module.warn(sentence)
+    module.exit_json(**result)
+
+
+def _requires(spec: dict) -> bool:
+    return any(option.get("required") for option in spec.values())
+
+
+def _result(module: AnsibleModule) -> dict:
+    params = module.params
+    tools = adapters.WorkloadTools(runner(module), params["_nvml_binding_path"])
+    adapter = adapters.build(params["adapter"], params.get(params["adapter"]) or {}, tools)
+    drain = WorkloadDrain(adapter, WorkloadRecords(), params["owner"], check=module.check_mode)
+    if params["verb"] == "begin":
+        return drain.begin(params["reason"], params["timeout"])
+    if params["verb"] == "poll":
+        return drain.poll(params["wait"])
+    if params["verb"] == "abort":
+        return drain.abort()
+    return drain.end(params["failed_step"] or "")
+
+
+if __name__ == "__main__":
+    main()

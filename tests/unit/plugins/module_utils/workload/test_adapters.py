@@ -1,0 +1,166 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The adapters of module gpu_workload: what they read, stop and start."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import UnavailableEngine
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapters
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.containers import ContainerWorkload
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
+
+
+class Programs:
+    """Programs with prepared answers by the start of their command line, without the time limit."""
+
+    def __init__(self, answers):
+        self.answers, self.calls, self.environments = answers, [], []
+
+    def __call__(self, argv, environment=None, stdin=None):
+        argv = argv[3:] if argv[0] == "timeout" else argv
+        line = " ".join(argv)
+        self.calls.append(line)
+        self.environments.append(environment)
+        return next((answer for start, answer in self.answers.items() if line.startswith(start)), (0, "", ""))
+
+
+def build(name, options, answers):
+    programs = Programs(answers)
+    return adapters.build(name, options, adapters.WorkloadTools(programs)), programs
+
+
+def test_every_adapter_has_options_and_a_builder():
+    assert set(adapters.OPTIONS) == set(adapters._BUILDERS)
+
+
+def shown_state(active, load="loaded"):
+    return (0, f"LoadState={load}\nActiveState={active}\n", "")
+
+
+def test_systemd_stops_and_starts_only_the_units_that_run():
+    answers = {
+        "systemctl show --property=LoadState,ActiveState a.service": shown_state("active"),
+        "systemctl show --property=LoadState,ActiveState b.timer": shown_state("inactive"),
+        "systemctl show --property=LoadState,ActiveState c.service": shown_state("deactivating"),
+        "systemctl show --property=LoadState,ActiveState d.service": shown_state("failed"),
+    }
+    units, programs = build("systemd", {"units": ["a", "b.timer", "c.service", "d.service"]}, answers)
+    view = units.view()
+    assert view.work == ("unit a.service (active)", "unit c.service (deactivating)")
+    assert (view.stoppable, view.closed) == (("a.service",), False)
+    units.stop(view.stoppable)
+    assert units.start(("a.service",)) == []
+    assert programs.calls[-2:] == ["systemctl stop --no-block -- a.service", "systemctl start -- a.service"]
+    assert units.gaps
+
+
+@pytest.mark.parametrize(
+    ("units", "answer", "message"),
+    [
+        (["*"], None, "Patterns are not supported"),
+        (["-x"], None, "-x names no unit"),
+        ([], None, "An empty list"),
+        (["a.service"], shown_state("inactive", "not-found"), "no unit a.service"),
+        (["a.service"], (1, "", "System has not been booted with systemd"), "not been booted"),
+    ],
+)
+def test_systemd_names_what_is_wrong(units, answer, message):
+    with pytest.raises(WorkloadError, match=message):
+        build("systemd", {"units": units}, {"systemctl show": answer})[0].view()
+
+
+def test_systemd_reports_a_unit_that_does_not_start():
+    units, _programs = build("systemd", {"units": ["a.service"]}, {"systemctl start": (1, "", "Job failed\nSee x")})
+    with pytest.raises(WorkloadError, match=r"start a.service failed: Job failed See x"):
+        units.start(("a.service",))
+
+
+COMMAND = {"view": ["/opt/view", "x y"], "close": ["/opt/close"], "reopen": ["/opt/reopen"], "environment": {"A": 1}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ((0, "ignored\njob\n", ""), (False, "", ())),
+        ((10, "gpufleet: x\njob\n", ""), (True, "gpufleet: x", ())),
+        ((10, "", ""), (True, "", ())),
+        ((75, "gpufleet: x\njob 1\n\njob\x1b2\n", ""), (True, "gpufleet: x", ("job 1", "job\\x1b2"))),
+        ((75, "gpufleet: x\n", ""), (True, "gpufleet: x", ("work that the program does not name",))),
+    ],
+)
+def test_command_reads_the_exit_status_and_the_lines(answer, expected):
+    view = build("command", COMMAND, {"/opt/view": answer})[0].view()
+    assert (view.closed, view.reason, view.work) == expected
+
+
+def test_command_passes_the_reason_and_the_environment_without_a_shell():
+    command, programs = build("command", COMMAND, {})
+    command.view()
+    command.close("gpufleet: $(x)")
+    command.reopen()
+    assert programs.calls == ["/opt/view x y", "/opt/close", "/opt/reopen"]
+    assert programs.environments == [{"A": "1"}, {"A": "1", "GPUFLEET_REASON": "gpufleet: $(x)"}, {"A": "1"}]
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [((1, "", "no token"), "exit status 1 and not 0 or 10 or 75: no token"), ((124, "", ""), "within 60 seconds")],
+)
+def test_command_reports_a_program_that_fails(answer, message):
+    with pytest.raises(WorkloadError, match=message):
+        build("command", COMMAND, {"/opt/view": answer})[0].view()
+
+
+class Engine:
+    name = "docker"
+
+    def __init__(self, states):
+        self.states, self.calls = states, []
+
+    def containers(self):
+        return [{"Id": one, "State": {"Running": state == "running"}} for one, state in self.states.items()]
+
+    def stop_container(self, identifier):
+        self.calls.append(f"stop {identifier}")
+
+    def start_container(self, identifier):
+        if identifier == "broken":
+            raise EngineError("port is in use")
+        self.calls.append(f"start {identifier}")
+
+
+def listed(engine):
+    return [{"engine": "docker", "id": one, "name": f"name-{one}", "state": state} for one, state in engine.items()]
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_containers_are_stopped_only_if_the_user_allows_it(stops):
+    states = {"a": "running", "b": "exited", "c": "paused", "d": "created"}
+    view = ContainerWorkload(Engine(states), lambda: listed(states), stops=stops).view()
+    assert view.work == ("container name-a (running)", "container name-c (paused)")
+    assert view.stoppable == (("a", "c") if stops else ())
+
+
+def test_containers_start_again_unless_they_run_or_are_gone():
+    engine = Engine({"a": "exited", "b": "running"})
+    missing = ContainerWorkload(engine, list, stops=True).start(("a", "b", "gone"))
+    assert engine.calls == ["start a"]
+    assert ["gone" in sentence for sentence in missing] == [True]
+
+
+def test_a_container_that_does_not_start_is_named():
+    engine = Engine({"broken": "exited"})
+    with pytest.raises(WorkloadError, match="broken: port is in use"):
+        ContainerWorkload(engine, list, stops=True).start(("broken",))
+
+
+def test_an_engine_that_is_not_running_has_no_work():
+    def containers():
+        raise AssertionError("a query would start the engine")
+
+    view = ContainerWorkload(UnavailableEngine("docker", "not running"), containers, stops=True).view()
+    assert (view.work, view.closed) == ((), False)
