@@ -388,6 +388,8 @@ host:
           engine reads them. The values of logins are masked, and C(masked) lists the files with logins.
         - C(mode) has the permissions of F(/etc/containerd/config.toml), and C(others) the existing files that belong to
           other programs, such as k3s.
+        - C(nodes) has the texts of the files that a distribution of Kubernetes generates for its own containerd, and of
+          our files in its directories.
       type: dict
       sample:
         containerd: {/etc/containerd/config.toml: "version = 3"}
@@ -395,6 +397,7 @@ host:
         masked: []
         mode: "0644"
         others: []
+        nodes: {}
     driver_volume:
       description:
         - What module M(gpufleet.hosts.nvidia_driver_volume) would do - whether it would change the host (C(changed)),

@@ -310,6 +310,7 @@ class CriFiles(TypedDict):
     masked: list[str]
     mode: str | None
     others: list[str]
+    nodes: dict[str, str]
 
 
 class Volume(TypedDict):

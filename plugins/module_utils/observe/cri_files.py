@@ -10,6 +10,7 @@ import os
 import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import paths
 
 CONTAINERD = "/etc/containerd/config.toml"
 # Without a root file, containerd imports these files since 2.2.0: containerd/containerd, v2.2.0.
@@ -21,6 +22,7 @@ _OTHERS = (
     "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
     "/etc/containerd/config.d/99-nvidia.toml",
     "/etc/crio/conf.d/99-nvidia.toml",
+    *paths.EXISTING,
 )
 _IMPORTS = re.compile(r"^[ \t]*imports[ \t]*=[ \t]*\[(.*?)\]", re.MULTILINE | re.DOTALL)
 _STRING = re.compile(r"""["']([^"'\n]+)["']""")
@@ -36,6 +38,7 @@ def read(root: str) -> dict:
 
     `containerd` and `crio`: texts by path, without logins. `masked`: the files with logins. `mode`: the permissions of
     containerd's root file. `others`: which files exist that show other owners, and drop-ins that no engine reads.
+    `nodes`: the texts of the files that distributions of Kubernetes generate, or that are registered with them.
     """
     masked: list[str] = []
     containerd: dict[str, str] = {}
@@ -49,12 +52,14 @@ def read(root: str) -> dict:
                 pending += _imported(root, path, text)
     crio = [_CRIO, *(f"{_CRIO_DIRECTORY}/{name}" for name in sorted(listing(root, _CRIO_DIRECTORY)))]
     texts = {path: _text(root, path, masked) for path in crio}
+    nodes = {path: _text(root, path, masked) for path in paths.TEXTS}
     return {
         "containerd": containerd,
         "crio": {path: text for path, text in texts.items() if text is not None},
         "masked": masked,
         "mode": _mode(root),
         "others": [path for path in _OTHERS if exists(root, path)],
+        "nodes": {path: text for path, text in nodes.items() if text is not None},
     }
 
 

@@ -39,6 +39,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot as host_secure_boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services as host_services
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import paths as kubernetes_paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import traces as migration_traces
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import (
     cri_files,
@@ -76,6 +77,7 @@ UNITS = (
     "crio.service",
     "podman.socket",
     "kubelet.service",
+    *kubernetes_paths.UNITS,
     "systemd-modules-load.service",
     "unattended-upgrades.service",
     "apt-daily-upgrade.timer",

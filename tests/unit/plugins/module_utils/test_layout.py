@@ -36,6 +36,7 @@ ORDER = [
     "persistence",
     "cuda",
     "migration",
+    "kubernetes",
     "toolkit",
     "container",
     "usage",
