@@ -80,10 +80,14 @@ options:
     choices: [auto, docker, podman]
     default: auto
   accelerator:
-    description: Kind of GPU.
+    description:
+      - Vendor of the GPUs or accelerators.
+      - V(auto) is V(nvidia) if the host has an NVIDIA GPU with a driver, else the only vendor whose devices have a
+        driver. If several other vendors have such devices, set the vendor. Without drivers, the PCI devices decide.
+      - The task fails for a vendor that this version of the collection does not support yet. Supported is V(nvidia).
     type: str
-    choices: [nvidia]
-    default: nvidia
+    choices: [auto, nvidia, amd, neuron, gaudi]
+    default: auto
   gpus:
     description:
       - GPUs of the container. The value is V(all), V(none), a count, or a list.
@@ -182,6 +186,7 @@ options:
         engine and requires no toolkit.
       - V(runtime) uses the runtime of NVIDIA's container toolkit.
       - V(device_requests) is the equivalent of C(docker run --gpus). It requires Docker.
+      - V(devices) passes only device nodes. NVIDIA's GPUs also need the files of the driver, so use V(volume) there.
       - V(auto) keeps the isolation of an existing container while it is available. Otherwise it selects the first
         available one of V(cdi), V(volume), V(runtime) and V(device_requests). RV(gpu_assignment.reason) contains the
         reason.
@@ -189,7 +194,7 @@ options:
         nodes are not those that the GPU has now, or if it lacks a node that O(capabilities) need. V(auto) does not use
         a stale specification, and V(cdi) fails with the difference and the command that writes it again.
     type: str
-    choices: [auto, cdi, device_requests, runtime, volume]
+    choices: [auto, cdi, device_requests, runtime, volume, devices]
     default: auto
   cdi_kind:
     description:
@@ -654,16 +659,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module 
     without_logins,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, start_failures
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, start_failures, vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import FILES
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import RequirementError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
-    CAPABILITIES,
-    VOLUME,
-    IsolationError,
-)
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import OPTIONS as ISOLATIONS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import VOLUME, IsolationError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.access import FILES
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.capabilities import CAPABILITIES
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.options import OptionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
@@ -672,6 +673,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservati
     Reservations,
     directory_for,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import RequirementError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import (
     Docker,
@@ -733,7 +735,7 @@ def argument_spec() -> dict:
         "image": {"type": "str"},
         "state": {"type": "str", "choices": _STATES, "default": "started"},
         "engine": {"type": "str", "choices": ["auto", "docker", "podman"], "default": "auto"},
-        "accelerator": {"type": "str", "choices": ["nvidia"], "default": "nvidia"},
+        "accelerator": {"type": "str", "choices": list(vendors.OPTIONS), "default": vendors.AUTO},
         "gpus": {"type": "raw"},
         "conditions": {
             "type": "dict",
@@ -750,11 +752,7 @@ def argument_spec() -> dict:
         "exclusive": {"type": "bool", "default": False},
         "exclusive_ignore": {**strings, "default": []},
         "exclusive_scope": {"type": "str", "choices": ["host", "user"], "default": "host"},
-        "isolation": {
-            "type": "str",
-            "choices": ["auto", "cdi", "device_requests", "runtime", "volume"],
-            "default": "auto",
-        },
+        "isolation": {"type": "str", "choices": list(ISOLATIONS), "default": "auto"},
         "cdi_kind": {"type": "str"},
         "libraries": {"type": "str", "choices": [FILES, VOLUME], "default": FILES},
         "capabilities": {**strings, "choices": list(CAPABILITIES)},
@@ -858,7 +856,7 @@ def _plan(module: AnsibleModule) -> dict:
     planner = (RenderingPlanner if params["state"] == "rendered" else Planner)(
         params,
         _engines(module),
-        Nvidia(gather, driver_root=driver_root or "/", cdi_kind=params["cdi_kind"]),
+        vendors.create(vendors.VendorHost(params, module.run_command, gather)),
         _reservations(),
         check_mode=module.check_mode,
         root_user=is_root(),

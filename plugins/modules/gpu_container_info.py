@@ -31,6 +31,11 @@ attributes:
     description:
       - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
 options:
+  accelerator:
+    description: Vendor of the GPUs or accelerators, as in O(gpufleet.hosts.gpu_container#module:accelerator).
+    type: str
+    choices: [auto, nvidia, amd, neuron, gaudi]
+    default: auto
   docker_host:
     description:
       - Address of the Docker API, C(unix:///path) or C(tcp://address:port) of this host without TLS.
@@ -322,10 +327,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import PROCESSES, SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import (
     ReservationError,
     Reservations,
@@ -339,7 +343,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import binding
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.usage import report as usage_report
 
-# Of nvidia_gpu_facts. NVLinks belong to the health of a GPU.
+# What the report needs of a vendor, and the same of nvidia_gpu_facts. NVLinks belong to the health of a GPU.
+SELECTED = (PROCESSES,)
 SUBSETS = frozenset({"min", "identity", "nvlink", "processes"})
 
 
@@ -348,6 +353,7 @@ def main() -> None:
     process_state.pin()
     module = AnsibleModule(
         argument_spec={
+            "accelerator": {"type": "str", "choices": list(vendors.OPTIONS), "default": vendors.AUTO},
             "docker_host": {"type": "str"},
             "driver_root": {"type": "path"},
             "timeout": {"type": "float", "default": 10},
@@ -372,9 +378,13 @@ def main() -> None:
         module.fail_json(**error.result())
     except EngineError as error:
         module.fail_json(msg=str(error))
-    accelerator = Nvidia(lambda subsets: facts)
+    host = vendors.VendorHost({**params, "cdi_kind": None, "driver_root": None}, module.run_command, lambda _: facts)
+    try:
+        accelerator = vendors.create(host)
+    except SelectionError as error:
+        module.fail_json(msg=str(error))
     with contextlib.suppress(SelectionError):  # The state of the GPUs is in the result.
-        accelerator.observe()
+        accelerator.observe(SELECTED)
     user = os.geteuid()
     try:
         result = usage_report.report(engines, accelerator, Reservations(directory_for(user, os.environ)), user=user)

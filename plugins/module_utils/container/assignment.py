@@ -5,17 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
-    CAPABILITIES,
-    DEFAULT_CAPABILITIES,
-    NONE,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import NONE
 
 
 @dataclass
@@ -53,8 +49,8 @@ class Assignment:
 
 
 def unit_indexes(units: Sequence[Unit]) -> list[int | str]:
-    """Return the index of each unit: a number for a GPU, "gpu:mig" for a MIG device."""
-    return [unit.index if unit.is_mig else unit.gpu.index for unit in units]
+    """Return the index of each unit: a number for a GPU, "gpu:partition" for a partition, such as a MIG device."""
+    return [unit.index if unit.is_partition else unit.gpu.index for unit in units]
 
 
 def describe_unit(uuid: str, inventory: Inventory) -> str:
@@ -62,12 +58,5 @@ def describe_unit(uuid: str, inventory: Inventory) -> str:
     unit = inventory.by_uuid().get(uuid)
     if unit is None:
         return uuid
-    return f"{uuid} ({'MIG ' if unit.is_mig else 'GPU '}{unit.index}, {unit.profile or unit.gpu.name})"
-
-
-def driver_capabilities(env: Mapping[str, str]) -> list[str]:
-    """Return the driver capabilities that NVIDIA's runtime takes from a container's environment."""
-    names = [part.strip() for part in env.get("NVIDIA_DRIVER_CAPABILITIES", "").split(",") if part.strip()]
-    if "all" in names:
-        return list(CAPABILITIES)
-    return names or list(DEFAULT_CAPABILITIES)
+    word = unit.gpu.words.prefix if unit.is_partition else "GPU"
+    return f"{uuid} ({word} {unit.index}, {unit.profile or unit.gpu.name})"

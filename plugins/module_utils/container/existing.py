@@ -11,24 +11,20 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import OPTIONAL_NODES, Access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignment import (
     Assignment,
     describe_unit,
-    driver_capabilities,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import COMPAT_DIRECTORY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import AssignedGpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
     CDI,
-    DEVICE_REQUESTS,
     NONE,
     RUNTIME,
     VOLUME,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Image, Podman, environment
-from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_volume
 
 
 class ExistingContainer:
@@ -38,7 +34,7 @@ class ExistingContainer:
         self,
         inspected: Mapping[str, Any] | None,
         engine: Docker | Podman,
-        accelerator: Nvidia,
+        accelerator: ContainerVendor,
         user_options: Mapping[str, Any],
     ) -> None:
         self.exists = inspected is not None
@@ -63,7 +59,7 @@ class ExistingContainer:
 
     @property
     def device_requests(self) -> list[dict[str, Any]]:
-        return inspection.gpu_device_requests(self._inspected)
+        return inspection.described_requests(self._assigned_gpus().requests)
 
     @property
     def gpufleet_labels(self) -> dict[str, str]:
@@ -120,7 +116,9 @@ class ExistingContainer:
             return []
         requested_nodes = self._nodes(assignment.access.devices)
         extra_devices = {
-            device for device in self._user_devices() if not requested_nodes & set(self._accelerator.nodes(device))
+            device
+            for device in self._user_devices()
+            if requested_nodes.keys().isdisjoint(self._accelerator.nodes(device))
         }
         assigned = self._assigned_gpus(extra_devices)
         reasons = []
@@ -142,13 +140,16 @@ class ExistingContainer:
         exclusive = self._is_exclusive()
         if exclusive != assignment.exclusive:
             reasons.append(f"exclusive: {str(exclusive).lower()} → {str(assignment.exclusive).lower()}")
-        capabilities = self._capabilities(assignment.isolation)
+        capabilities = self._capabilities(assigned)
         if None not in (capabilities, assignment.capabilities) and set(capabilities) != set(assignment.capabilities):
             reasons.append(f"capabilities: {_join(capabilities)} → {_join(assignment.capabilities)}")
         reasons += self._missing_mounts(assignment.access)
-        if not assignment.access.needs_compat and self._has_our_compat(image):
-            # Docker's module ignores variables that are no longer requested.
-            reasons.append(f"{container_options.LIBRARY_PATH}: {COMPAT_DIRECTORY} is no longer required")
+        # Docker's module ignores variables that are no longer requested.
+        reasons += [
+            f"{container_options.LIBRARY_PATH}: {directory} is no longer required"
+            for directory, is_needed in assignment.access.search_first.items()
+            if not is_needed and self._has_our_directory(directory, image)
+        ]
         if requested_nodes:
             reasons += self._node_differences(requested_nodes, extra_devices)
         return reasons
@@ -172,8 +173,8 @@ class ExistingContainer:
             # The other tool has its own way to make the loader find the libraries of the volume. The engine's module
             # may recreate the container for another option, and it must still find them then.
             files = inspection.present_files(self._inspected, access.file_mounts)
-            env = {**access.env, **self._library_variables()}
-            access = replace(access, file_mounts=files, needs_library_path=False, env=env)
+            env = {**access.env, **self._library_variables(access)}
+            access = replace(access, file_mounts=files, search_last={}, env=env)
         elif access.isolation == VOLUME:
             # A container without the option `capabilities` keeps the files of its earlier capabilities.
             access = replace(access, file_mounts=inspection.kept_files(self._inspected, access.file_mounts))
@@ -231,22 +232,23 @@ class ExistingContainer:
         groups = [group for group in options["group_add"] if group in given or group not in missing]
         return {**options, "group_add": groups} if groups else {k: v for k, v in options.items() if k != "group_add"}
 
-    def _library_variables(self) -> dict[str, str]:
+    def _library_variables(self, access: Access) -> dict[str, str]:
         """Return the variables of the container that name directories of the driver volume and that nobody replaces."""
         env = environment((self._inspected.get("Config") or {}).get("Env"))
         given = self._user_options.get("env") or {}
+        targets = [volume.split(":")[1] for volume in access.volumes]
         return {
             name: env[name]
             for name in (container_options.LIBRARY_PATH, "PATH")
-            if name not in given and driver_volume.MOUNT_POINT in env.get(name, "")
+            if name not in given and any(target in env.get(name, "") for target in targets)
         }
 
-    def _has_our_compat(self, image: Image | None) -> bool:
-        """Return whether this module put the CUDA compatibility package into the container's LD_LIBRARY_PATH."""
+    def _has_our_directory(self, directory: str, image: Image | None) -> bool:
+        """Return whether this module put a directory of the image into the container's LD_LIBRARY_PATH."""
         name = container_options.LIBRARY_PATH
         present = environment((self._inspected.get("Config") or {}).get("Env")).get(name, "").split(":")
         given = {**(image.env if image else {}), **(self._user_options.get("env") or {})}.get(name, "").split(":")
-        return not self._is_from_other_tool() and COMPAT_DIRECTORY in present and COMPAT_DIRECTORY not in given
+        return not self._is_from_other_tool() and directory in present and directory not in given
 
     def _missing_mounts(self, access: Access) -> list[str]:
         volumes = [mount for mount in access.volumes if not inspection.has_mount(self._inspected, mount)]
@@ -275,10 +277,10 @@ class ExistingContainer:
         devices = self._user_options.get(container_options.NAMES[self._engine.name]["devices"]) or ()
         return {form for device in devices for form in (str(device), inspection.host_path(str(device)))}
 
-    def _nodes(self, paths: Any) -> set[str]:
-        return {node for path in paths for node in self._accelerator.nodes(path)}
+    def _nodes(self, paths: Any) -> dict[str, str | None]:
+        return {node: gives for path in paths for node, gives in self._accelerator.nodes(path).items()}
 
-    def _node_differences(self, requested: set[str], extra_devices: set[str]) -> list[str]:
+    def _node_differences(self, requested: Mapping[str, str | None], extra_devices: set[str]) -> list[str]:
         differences = []
         if self._engine.name == "docker":
             # Docker's module splits device options at colons, so it cannot express these paths.
@@ -286,22 +288,23 @@ class ExistingContainer:
             paths = [device.get("PathOnHost") or "" for device in host.get("Devices") or ()]
             differences += [f"device node with an alias path: {path}" for path in paths if ":" in path]
         extra = self._nodes(extra_devices)
-        present = inspection.gpu_nodes(self._inspected, self._accelerator.nodes) - extra
-        missing = requested - present - extra - OPTIONAL_NODES
-        unexpected = {node for node in present - requested if inspection.is_access_node(node)}
+        present = inspection.gpu_nodes(self._inspected, self._accelerator.nodes)
+        required = {node for node, gives in requested.items() if gives != inspection.OPTIONAL}
+        missing = required - present.keys() - extra.keys()
+        unexpected = {
+            node
+            for node, gives in present.items()
+            if gives == inspection.ACCESS and node not in requested and node not in extra
+        }
         differences += [f"device node missing: {node}" for node in sorted(missing)]
         return differences + [f"unexpected device node: {node}" for node in sorted(unexpected)]
 
-    def _capabilities(self, isolation: str) -> list[str] | None:
-        """Return the container's capabilities, or None if the isolation does not use them."""
-        if isolation == CDI:
-            return None
-        if isolation == DEVICE_REQUESTS and (requested := inspection.requested_capabilities(self._inspected)):
-            return sorted(requested)
+    def _capabilities(self, assigned: AssignedGpus) -> list[str] | None:
+        """Return the container's capabilities, or None if the vendor or the isolation has none."""
         label = self._labels().get(inspection.LABEL_CAPABILITIES)
-        if isolation == VOLUME and label:
+        if assigned.isolation == VOLUME and label:
             return [name for name in label.split(",") if name]
-        return driver_capabilities(environment((self._inspected.get("Config") or {}).get("Env")))
+        return None if assigned.capabilities is None else list(assigned.capabilities)
 
 
 def _join(names: Any) -> str:

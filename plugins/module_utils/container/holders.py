@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
@@ -22,11 +23,15 @@ _NO_TABLE = ProcessTable(is_complete=False)
 _NO_KUBELET = Kubelet()
 
 
+def _as_is(path: str) -> Collection[str]:
+    return (path,)
+
+
 @dataclass(frozen=True)
 class Holder:
     """A container, pod or process that holds GPUs, or a run in progress that has reserved GPUs for a container.
 
-    `uuids` are GPUs and MIG devices. `exclusive`: whether they were assigned for exclusive use.
+    `uuids` are GPUs and partitions, such as MIG devices. `exclusive`: whether they were assigned for exclusive use.
     `engine` is empty for a process. `user`: the user of a rootless engine or of a process, else empty.
     """
 
@@ -59,6 +64,7 @@ class GpuUse:
     `rootless_users`: users of rootless engines. Their stopped containers are not visible.
     `offered`: the units that Kubernetes can give to pods.
     `is_container`: whether the host is a container itself. The processes outside of it are not visible.
+    `compute_node`: the node that a program on a GPU also has open, if the vendor has one.
     """
 
     holders: tuple[Holder, ...] = ()
@@ -67,6 +73,7 @@ class GpuUse:
     rootless_users: tuple[str, ...] = ()
     offered: frozenset[str] = frozenset()
     is_container: bool = False
+    compute_node: str | None = None
 
     def limits(self, units: Collection[Unit]) -> list[str]:
         """Describe what is not visible for these units, and who can use them later. Empty if all is visible."""
@@ -84,9 +91,12 @@ class GpuUse:
             found.append("this host is a container itself. Processes and containers outside of it are not visible.")
         unlisted = list(dict.fromkeys(str(unit.gpu) for unit in units if unit.gpu.uuid in self.unlisted))
         if unlisted:
+            nodes = (
+                f"both the device node of the GPU and {self.compute_node}" if self.compute_node else "its device node"
+            )
             found.append(
-                f"the driver does not list the processes on {', '.join(unlisted)}. Only processes that have both the "
-                "device node of the GPU and /dev/nvidia-uvm open are counted."
+                f"the driver does not list the processes on {', '.join(unlisted)}. Only processes that have {nodes} "
+                "open are counted."
             )
         if self.rootless_users:
             found.append(
@@ -97,10 +107,10 @@ class GpuUse:
 
 
 def holders_of(unit: Unit, holders: Collection[Holder], inventory: Inventory | None = None) -> list[Holder]:
-    """List the holders of a unit. The holder of a MIG device also holds its GPU, and vice versa."""
+    """List the holders of a unit. The holder of a partition also holds its GPU, and vice versa."""
     related = {unit.uuid, unit.gpu.uuid}
-    if inventory is not None and not unit.is_mig:
-        related.update(device.uuid for device in inventory.mig_devices(unit.gpu))
+    if inventory is not None and not unit.is_partition:
+        related.update(device.uuid for device in inventory.partitions(unit.gpu))
     return [holder for holder in holders if holder.uuids & related]
 
 
@@ -140,18 +150,20 @@ def find_use(
     listed: Iterable[Holder],
     table: ProcessTable | None = None,
     kubelet: Kubelet = _NO_KUBELET,
-    mig_minors: Mapping[str, int] | None = None,
+    nodes: Callable[[str], Collection[str]] = _as_is,
     *,
     ignored: Collection[str] = (),
     own: tuple[str, str] | None = None,
+    compute_node: str | None = None,
 ) -> GpuUse:
     """Return how the GPUs of a host are used.
 
     `listed`: every container of the queried engines, with its ID. A container that requested no GPU has no UUIDs. Other
     containers come from the process table. `table` is None if only the queried engines count.
+    `nodes` maps /dev/char/MAJOR:MINOR to the names of the vendor's nodes: see vendor.ContainerVendor.
     `ignored`: names of containers, pods and commands that do not count. `own`: engine and name of one more container.
     """
-    finder = _Finder(inventory, listed, table or _NO_TABLE, kubelet, mig_minors or {})
+    finder = _Finder(inventory, listed, table or _NO_TABLE, kubelet, nodes)
     if table is not None:
         finder.add_containers()
         finder.add_pods()
@@ -180,6 +192,7 @@ def find_use(
         rootless_users=tuple(sorted(finder.table.rootless_users)),
         offered=frozenset(unit.uuid for device in kubelet.offered for unit in inventory.named(device)),
         is_container=table is not None and not table.is_complete,
+        compute_node=compute_node,
     )
 
 
@@ -192,7 +205,7 @@ class _Finder:
         listed: Iterable[Holder],
         table: ProcessTable,
         kubelet: Kubelet,
-        mig_minors: Mapping[str, int],
+        nodes: Callable[[str], Collection[str]],
     ) -> None:
         self.found = list(listed)
         self.table = table
@@ -200,7 +213,7 @@ class _Finder:
         self._by_identifier = {holder.identifier: holder for holder in self.found if holder.identifier}
         self._running_pods = [pod for pod in kubelet.pods if pod.uid in table.pods]
         self._pods = {pod.uid: pod for pod in kubelet.pods}
-        self._mig_minors = mig_minors
+        self._nodes = functools.lru_cache(maxsize=None)(lambda major, minor: nodes(f"/dev/char/{major}:{minor}"))
 
     def add_containers(self) -> None:
         """Add the containers of other engines and users by their device nodes.
@@ -208,13 +221,14 @@ class _Finder:
         The checkpoint of Kubernetes is complete for the pods in it. Other pods and privileged containers that see all
         GPUs hold none: they watch the GPUs, as the device plugin and DCGM do.
         """
-        every_minor = {gpu.minor for gpu in self._inventory.gpus}
+        every_gpu = {node for gpu in self._inventory.gpus for node in gpu.nodes}
         for container in self.table.containers:
             if self._known(container) or container.pod in self._pods:
                 continue
-            if container.minors >= every_minor and (container.privileged or container.pod):
+            nodes = {node for number in container.devices for node in self._nodes(*number)}
+            if nodes >= every_gpu and (container.privileged or container.pod):
                 continue
-            units = self._inventory.by_nodes(container.minors, container.capability_minors, self._mig_minors)
+            units = self._inventory.by_nodes(nodes)
             if units:
                 self.found.append(replace(self._unlisted(container), uuids=frozenset(unit.uuid for unit in units)))
 
@@ -241,8 +255,8 @@ class _Finder:
         """Return the processes on a unit, without those that have ended since the driver listed them."""
         listed = unit.gpu.processes
         if listed is None:
-            minor = unit.gpu.minor
-            listed = tuple(GpuProcess(one.pid) for one in self.table.processes.values() if minor in one.opened)
+            nodes = unit.gpu.nodes or unit.nodes
+            listed = tuple(GpuProcess(one.pid) for one in self.table.processes.values() if nodes & one.opened)
         return [
             process
             for process in listed

@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import COMPAT_DIRECTORY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import isolation_bypass
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.features import Extras
-from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_volume import container_env
 
 MODULES = {
     "docker": "community.docker.docker_container",
@@ -273,10 +271,7 @@ def module_arguments(
             # pulls only missing images, and would recreate containers of other tools because of this option.
             arguments["pull"] = "never"
     env = {**(options.get("env") or {}), **access.env}
-    if access.needs_library_path:
-        env.update(container_env({"PATH": DEFAULT_PATH, **image_env, **env}))
-    if access.needs_compat:
-        env.update(_with_compat({**image_env, **env}.get(LIBRARY_PATH, "")))
+    env.update(_search_paths(access, {"PATH": DEFAULT_PATH, **image_env, **env}))
     if env:
         arguments["env"] = env
     _extend(arguments, names["volumes"], (*access.volumes, *access.file_mounts))
@@ -295,10 +290,19 @@ def module_arguments(
     return arguments
 
 
-def _with_compat(current: str) -> dict[str, str]:
-    """Return the variable that puts the image's CUDA compatibility package in front of the host's libcuda."""
-    entries = [entry for entry in current.split(":") if entry]
-    return {} if COMPAT_DIRECTORY in entries else {LIBRARY_PATH: ":".join([COMPAT_DIRECTORY, *entries])}
+def _search_paths(access: Access, known: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables to which the access adds directories. `known`: those of the image and the user."""
+    first = [directory for directory, is_needed in access.search_first.items() if is_needed]
+    env = {}
+    for name in dict.fromkeys([*access.search_last, *([LIBRARY_PATH] if first else [])]):
+        present = [entry for entry in known.get(name, "").split(":") if entry]
+        existing = {entry.rstrip("/") for entry in present}
+        last = [directory for directory in access.search_last.get(name, ()) if directory not in existing]
+        leading = [one for one in first if name == LIBRARY_PATH and one not in present]
+        value = ":".join([*leading, *present, *last])
+        if leading or (name in access.search_last and value != known.get(name)):
+            env[name] = value
+    return env
 
 
 def isolation_bypass_warnings(

@@ -18,25 +18,23 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignment import (
     Assignment,
     describe_unit,
-    driver_capabilities,
     unit_indexes,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import ExistingContainer
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import (
     GpuUse,
+    Holder,
     sharing_warnings,
     without_repetitions,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import Verdict
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import NONE, VOLUME, Choice
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import NONE, Choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import (
     Conditions,
     Request,
     SelectionError,
     parse_request,
-    required_subsets,
+    required_readings,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import LIFETIME, Reservations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.result import (
@@ -45,7 +43,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.result im
     unpulled_warning,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import describe_unusable, select_units
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Image, Podman, StoppedDocker
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerTask, ContainerVendor
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import (
+    Docker,
+    EngineState,
+    Image,
+    Podman,
+    StoppedDocker,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
 
 _USER_SCOPE = "exclusive_scope is user: only containers of this user's engines count as holders"
@@ -62,7 +67,7 @@ class Planner:
         self,
         params: Mapping[str, Any],
         engines: Mapping[str, Docker | Podman],
-        accelerator: Nvidia,
+        accelerator: ContainerVendor,
         reservations: Reservations,
         *,
         check_mode: bool,
@@ -180,15 +185,14 @@ class Planner:
         request, reason = self._request(image, env)
         if request.kind == "none":
             return self._plan_container(image, self._without_gpus(reason, env))
-        self._accelerator.observe(required_subsets(request, self._conditions, exclusive=self._exclusive))
+        self._accelerator.observe(required_readings(request, self._conditions, exclusive=self._exclusive))
         with self._locked():
             assignment = self._assign(request, reason, image, env, self._use(request))
             return self._plan_container(image, assignment)
 
     def _without_gpus(self, reason: str, env: Mapping[str, str]) -> Assignment:
-        more = container_options.has_more_variables(self._user_options)
-        access = self._accelerator.no_access(self._engine.state(), env, more_variables=more)
-        return Assignment(reason=reason, access=access)
+        task = ContainerTask(self._params, self._user_options, env=env)
+        return Assignment(reason=reason, access=self._accelerator.access(NONE, self._engine, (), task))
 
     def _add_features(self) -> None:
         """Add what the optional features need to the user's options."""
@@ -240,10 +244,10 @@ class Planner:
         """Raise the error of a request that fails with every image. Otherwise, the task would first pull the image."""
         if self._params["gpus"] is None or (request := parse_request(self._params["gpus"])).kind == "none":
             return
-        self._accelerator.observe(required_subsets(request, self._conditions, exclusive=self._exclusive))
+        self._accelerator.observe(required_readings(request, self._conditions, exclusive=self._exclusive))
         units = self._select(request, self._use(request))
-        # The image's capabilities are unknown. Each image has at least this one.
-        self._choose_isolation(self._engine, units, self._capabilities or ["utility"])
+        task = ContainerTask(self._params, self._user_options)
+        self._accelerator.choose_isolation(self._engine.state(), units, task)
 
     def _refuse_exclusive_without_root(self) -> None:
         if self._exclusive and self._is_host_scope and not self._root_user:
@@ -282,7 +286,7 @@ class Planner:
             else:
                 containers = engine.containers()
             containers = [engine_choice.with_image_labels(engine, container) for container in containers]
-            listed += [self._accelerator.holder(container, engine.state()) for container in containers]
+            listed += [self._holder(container, engine.state()) for container in containers]
         own = (self._engine.name, self._name)
         # A container that is being recreated holds both its present GPUs and its reserved ones.
         listed = without_repetitions(listed) + self._reservations.holders(exclude=own)
@@ -292,6 +296,9 @@ class Planner:
             ignored=[*(self._params["exclusive_ignore"] or ()), *self._extras.ignored],
             own=own,
         )
+
+    def _holder(self, container: Mapping[str, Any], state: EngineState) -> Holder:
+        return inspection.as_holder(container, state, self._accelerator.assigned_gpus(container, state).held)
 
     def _select(self, request: Request, use: GpuUse) -> list[Unit]:
         return select_units(
@@ -306,18 +313,6 @@ class Planner:
             topology=self._accelerator.topology,
         )
 
-    def _choose_isolation(
-        self, engine: Docker | Podman, units: Sequence[Unit], capabilities: Sequence[str], current: str | None = None
-    ) -> Choice:
-        return self._accelerator.choose_isolation(
-            self._params["isolation"],
-            engine.state(),
-            units,
-            capabilities,
-            current,
-            user_capabilities=self._capabilities or (),
-        )
-
     def _assign(
         self,
         request: Request,
@@ -329,14 +324,10 @@ class Planner:
         """Select the units and the isolation."""
         inventory = self._accelerator.inventory
         units = self._select(request, use)
-        choice, access, warnings = self._give_access(
-            self._engine,
-            self._user_options,
-            units,
-            image=image,
-            env=env,
-            current=self._existing.current_gpus().isolation,
-        )
+        current = self._existing.current_gpus().isolation
+        task = ContainerTask(self._params, self._user_options, image, env, current)
+        choice, access = self._give_access(self._engine, units, task)
+        warnings = list(access.warnings)
         if not self._exclusive:
             warnings += sharing_warnings(units, use.holders)
         elif self._is_host_scope:
@@ -356,39 +347,11 @@ class Planner:
         )
 
     def _give_access(
-        self,
-        engine: Docker | Podman,
-        user_options: Mapping[str, Any],
-        units: Sequence[Unit],
-        *,
-        image: Image | None,
-        env: Mapping[str, str],
-        current: str | None = None,
-    ) -> tuple[Choice, Access, list[str]]:
-        """Choose the isolation of the units in an engine. Return it with the access and the warnings."""
-        state = engine.state()
-        capabilities = self._capabilities
-        effective = capabilities or self._accelerator.available_capabilities(driver_capabilities(env))
-        choice = self._choose_isolation(engine, units, effective, current)
-        verdict = self._accelerator.check_image(image, env, units, choice.name, state) if image else Verdict()
-        access = self._accelerator.access(
-            choice.name,
-            state,
-            units,
-            effective if choice.name == VOLUME else capabilities,
-            env=env,
-            more_variables=container_options.has_more_variables(user_options),
-            libraries=self._accelerator.libraries(engine, self._params, user_options),
-            needs_compat=verdict.needs_compat,
-        )
-        user = container_options.node_user(
-            engine.name, user_options, image.user if image else "", remaps=state.userns_remap
-        )
-        access = self._accelerator.with_groups(access, state, units, effective, user)
-        risk_options = container_options.risk_options(engine.name, user_options)
-        risks = self._accelerator.risks(choice.name, state, units, risk_options)
-        risks += self._accelerator.unmet_capabilities(access, capabilities or ())
-        return choice, access, [*risks, *verdict.warnings, *access.warnings]
+        self, engine: Docker | Podman, units: Sequence[Unit], task: ContainerTask
+    ) -> tuple[Choice, Access]:
+        """Choose the isolation of the units in an engine. Return it with the access."""
+        choice = self._accelerator.choose_isolation(engine.state(), units, task)
+        return choice, self._accelerator.access(choice.name, engine, units, task)
 
     # -- container -----------------------------------------------------------------------------------------------
 
@@ -448,7 +411,7 @@ class Planner:
         # The engine's module would have to pull a missing image to predict the change.
         result["predicted"] = self._check_mode and image is None
         result["driver_volume"] = self._accelerator.driver_volume(
-            [(self._engine, assignment.access)], self._params, self._user_options
+            [(self._engine, assignment.access)], ContainerTask(self._params, self._user_options)
         )
         self._refuse_ambiguous_name()
         result["token"] = self._reserve(assignment)

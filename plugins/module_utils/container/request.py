@@ -15,7 +15,8 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 
 SELECTOR_FORMATS = "an index, a UUID or its beginning (GPU-…, MIG-…), a PCI address, or gpu:mig"
-_CDI_NAME = re.compile(r"^nvidia\.com/(?:gpu|mig)=")
+# The readings of a vendor that not every request needs. The free memory of whole devices is always read.
+TOPOLOGY, PROCESSES, PARTITION_MEMORY = NEEDS = ("topology", "processes", "partition_memory")
 _COUNT = re.compile(r"(-?[0-9]{1,18})(?:\.0+)?")
 
 
@@ -50,8 +51,9 @@ class Conditions:
     def mismatch(self, unit: Unit) -> str | None:
         """Return why a unit does not meet the conditions, or None if it does."""
         if self.mig_profile is not None and (unit.profile or "").lower() != self.mig_profile.lower():
-            actual = f"has MIG profile {unit.profile}" if unit.is_mig else "is a whole GPU"
-            return f"{actual}, not MIG profile {self.mig_profile}"
+            word = f"{unit.gpu.words.prefix} profile"
+            actual = f"has {word} {unit.profile}" if unit.is_partition else "is a whole GPU"
+            return f"{actual}, not {word} {self.mig_profile}"
         unknown = self.unknown(unit)
         if unknown:
             return unknown
@@ -73,7 +75,7 @@ class Conditions:
 
     def present_mismatch(self, unit: Unit, busy: Mapping[str, Sequence[str]]) -> str | None:
         """Return why a unit does not meet the conditions on its present state, or None. `busy`: see holders.GpuUse."""
-        free = unit.memory_free_mib if unit.is_mig else unit.gpu.memory_free_mib
+        free = unit.memory_free_mib if unit.is_partition else unit.gpu.memory_free_mib
         if self.memory_free_min_mib is not None and free is None:
             return "does not report its free memory"
         if self.memory_free_min_mib is not None and free < self.memory_free_min_mib:
@@ -108,17 +110,17 @@ class Conditions:
 
 
 def _memory(unit: Unit) -> int | None:
-    return unit.memory_total_mib if unit.is_mig else unit.gpu.memory_total_mib
+    return unit.memory_total_mib if unit.is_partition else unit.gpu.memory_total_mib
 
 
-def required_subsets(request: Request, conditions: Conditions, *, exclusive: bool) -> set[str]:
-    """Return the subsets of nvidia_gpu_facts that the selection requires in addition to those of every request."""
-    subsets = {"topology"} if request.kind == "count" else set()
+def required_readings(request: Request, conditions: Conditions, *, exclusive: bool) -> set[str]:
+    """Return what the selection requires in addition to the readings of every request: see NEEDS."""
+    needs = {TOPOLOGY} if request.kind == "count" else set()
     if request.kind == "count" or exclusive or conditions.idle:
-        subsets.add("processes")
+        needs.add(PROCESSES)
     if conditions.memory_free_min_mib is not None:
-        subsets.add("mig")  # The free memory of MIG devices. That of GPUs is always read.
-    return subsets
+        needs.add(PARTITION_MEMORY)
+    return needs
 
 
 def parse_request(value: Any) -> Request:
@@ -132,7 +134,7 @@ def parse_request(value: Any) -> Request:
     if isinstance(value, int):
         return _count_request(value)
     if isinstance(value, (list, tuple)):
-        return _list_request(value)
+        return list_request(value)
     if not isinstance(value, str):
         raise SelectionError(f'gpus={value!r} is not valid. Write "all", "none", a count or a list.')
     text = value.strip()
@@ -141,7 +143,7 @@ def parse_request(value: Any) -> Request:
     if text.lower() in ("all", "none"):
         return Request(kind=text.lower())
     if text.startswith("["):
-        return _list_request(_parse_list(text))
+        return list_request(_parse_list(text))
     count = _COUNT.fullmatch(text)
     if count and not count.group(1).strip("-0"):
         raise SelectionError(
@@ -149,13 +151,7 @@ def parse_request(value: Any) -> Request:
         )
     if count:
         return _count_request(int(count.group(1)))
-    return _list_request([part for part in text.split(",") if part.strip()])
-
-
-def parse_visible_devices(value: str) -> Request:
-    """Parse NVIDIA_VISIBLE_DEVICES, where a number is always an index and never a count."""
-    names = [_CDI_NAME.sub("", part.strip()) for part in value.split(",") if part.strip()]
-    return Request(kind="all") if "all" in names else _list_request(names)
+    return list_request([part for part in text.split(",") if part.strip()])
 
 
 def _parse_list(text: str) -> list[Any]:
@@ -175,7 +171,8 @@ def _count_request(count: int) -> Request:
     return Request(kind="count", count=count) if count else Request(kind="none")
 
 
-def _list_request(values: Sequence[Any]) -> Request:
+def list_request(values: Sequence[Any]) -> Request:
+    """Return the request for named devices, where a number is always an index and never a count."""
     selectors = []
     for value in values:
         if isinstance(value, (bool, float, dict, list)) or value is None:

@@ -98,7 +98,7 @@ def _all_units(inventory: Inventory, accepted: _Filter) -> list[Unit]:
         raise SelectionError(
             f"No GPU on this host meets the conditions ({conditions}). {rejected}{host} Change conditions."
             if str(conditions)
-            else f"This host has no GPU or MIG device that can be assigned to a container. {host}"
+            else f"This host has no GPU or {inventory.words.partition} that can be assigned to a container. {host}"
         )
     for unit in units:
         refuse_lost(unit.gpu)
@@ -136,18 +136,19 @@ def _free_units(
     """Return the units that a count can select from, and the number of containers that hold each unit."""
     conditions = accepted.conditions
     whole = conditions.mig_profile is None
-    usable = [unit for unit in inventory.units if unit.is_mig is not whole and not unit.gpu.unusable_reason]
+    usable = [unit for unit in inventory.units if unit.is_partition is not whole and not unit.gpu.unusable_reason]
     fitting = [unit for unit in usable if accepted.mismatch(unit) is None]
     unusable = describe_unusable(inventory)
     unusable_note = f"Unusable: {unusable}. " if unusable else ""
-    requested = f"{count} {'GPU' if whole else 'MIG device'}{'s' if count != 1 else ''}"
+    requested = f"{count} {'GPU' if whole else inventory.words.partition}{'s' if count != 1 else ''}"
     requested += f"{' with ' + str(conditions) if str(conditions) else ''} {'is' if count == 1 else 'are'} requested"
     fewer = ["request fewer"] if count > 1 else []
     if len(fitting) < count:
         advice = ["repair the unusable GPUs"] if unusable else []
         advice += fewer + (["change conditions"] if str(conditions) else [])
-        # Without unusable GPUs and conditions, only MIG mode prevents the assignment of a single GPU.
-        advice = advice or ["set conditions.mig_profile to request a MIG device", "disable MIG"]
+        # Without unusable GPUs and conditions, only partitions prevent the assignment of a single GPU.
+        words = inventory.words
+        advice = advice or [f"set conditions.mig_profile to request a {words.partition}", f"disable {words.mode}"]
         raise SelectionError(
             f"{requested}, but {f'only {len(fitting)}' if fitting else 'none'} can be assigned. {unusable_note}"
             f"{accepted.describe_rejected(usable)}{_describe_host(inventory, conditions)} {_join_advice(advice)}."

@@ -5,23 +5,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Gpu
 
 _PCIE_CLOSENESS = {"internal": 6, "pix": 5, "pxb": 4, "phb": 3, "node": 2, "sys": 1}
-_NVLINK_WEIGHT = 100
+_LINK_WEIGHT = 100
 _SAME_NUMA_WEIGHT = 1
 
 
 @dataclass(frozen=True)
 class Topology:
-    """Links between whole GPUs. Row and column `i` of each matrix belong to the GPU `uuids[i]`."""
+    """Links between whole GPUs, for example NVLinks, and their PCIe paths.
+
+    Row and column `i` of each matrix belong to the GPU `uuids[i]`.
+    """
 
     uuids: tuple[str, ...] = ()
-    nvlinks: tuple[tuple[int, ...], ...] = ()
+    links: tuple[tuple[int, ...], ...] = ()
     pcie: tuple[tuple[str, ...], ...] = ()
     _positions: dict[str, int] = field(default_factory=dict, compare=False)
 
@@ -29,26 +30,15 @@ class Topology:
         self._positions.update({uuid: position for position, uuid in enumerate(self.uuids)})
 
     def closeness(self, first: Gpu, second: Gpu) -> int:
-        """Score a pair: NVLinks first, then the PCIe path, then the NUMA node."""
+        """Score a pair: links first, then the PCIe path, then the NUMA node."""
         if first.uuid == second.uuid:
-            return 2 * _NVLINK_WEIGHT
+            return 2 * _LINK_WEIGHT
         score = _SAME_NUMA_WEIGHT if first.numa_node is not None and first.numa_node == second.numa_node else 0
         row, column = self._positions.get(first.uuid), self._positions.get(second.uuid)
         if row is None or column is None:
             return score
-        if self.nvlinks:
-            score += _NVLINK_WEIGHT * (self.nvlinks[row][column] or 0)
+        if self.links:
+            score += _LINK_WEIGHT * (self.links[row][column] or 0)
         if self.pcie:
             score += 2 * _PCIE_CLOSENESS.get(self.pcie[row][column] or "", 0)
         return score
-
-
-def topology_from_facts(topology: Mapping[str, Any] | None) -> Topology:
-    """Convert the fact `nvidia_topology`."""
-    if not topology:
-        return Topology()
-    return Topology(
-        uuids=tuple(topology.get("gpus") or ()),
-        nvlinks=tuple(tuple(row) for row in topology.get("nvlinks") or ()),
-        pcie=tuple(tuple(row) for row in topology.get("pcie") or ()),
-    )

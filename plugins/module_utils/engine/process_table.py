@@ -23,10 +23,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import cgroups
 _GPU_MAJOR = 195
 _GPU_NODE = re.compile(r"^/dev/nvidia(\d+)$")
 _NODES = "/dev/nvidia"
-# A program that computes has this node open. A monitor of GPUs, for example nvidia-persistenced, has not.
-_COMPUTE_NODE = "/dev/nvidia-uvm"
 _CONTROL_MINORS = (254, 255)  # nvidia-modeset, nvidiactl
-_CAPABILITIES = re.compile(r"^\s*(\d+)\s+nvidia-caps$", re.MULTILINE)
+# The directories of /dev that have nodes of GPUs and accelerators.
+_DEVICE_DIRECTORIES = ("accel", "dri", "nvidia-caps")
 _LOGIN_USER = re.compile(r"/user-(\d+)\.slice/")
 # The engines of module `processes` that have another name in messages.
 _SHOWN = {"crio": "kubernetes", "k3s": "kubernetes", "snap": "docker"}
@@ -45,8 +44,8 @@ class Container:
 
     `identifiers`: the IDs of the enclosing containers, then its own. `name` is known for conmon, the monitor of Podman.
     `user`: the user of a rootless engine, else empty. `pod`: the UID of its Kubernetes pod.
-    `minors`, `capability_minors`: the GPU nodes and the capability nodes of MIG in its own /dev. Both are empty if its
-    /dev is that of the host. `privileged`: whether it has all capabilities, so that its nodes say nothing.
+    `devices`: the major and minor numbers of the device nodes in its own /dev. Empty if its /dev is that of the host.
+    `privileged`: whether it has all capabilities, so that its nodes say nothing.
     """
 
     engine: str
@@ -54,20 +53,19 @@ class Container:
     name: str = ""
     user: str = ""
     pod: str = ""
-    minors: frozenset[int] = frozenset()
-    capability_minors: frozenset[int] = frozenset()
+    devices: frozenset[tuple[int, int]] = frozenset()
     privileged: bool = False
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process, and its container if it has one. `opened`: those of the requested GPUs that it has open."""
+    """A process, and its container if it has one. `opened`: those of the requested nodes that it has open."""
 
     pid: int
     command: str
     user: str
     container: Container | None = None
-    opened: frozenset[int] = frozenset()
+    opened: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -110,10 +108,18 @@ def device_numbers(path: str) -> tuple[int, int] | None:
 
 
 def read(
-    root: str, pids: Collection[int] = (), numbers: Numbers | None = None, *, minors: Collection[int] = ()
+    root: str,
+    pids: Collection[int] = (),
+    numbers: Numbers | None = None,
+    *,
+    nodes: Collection[str] = (),
+    compute_node: str | None = None,
 ) -> ProcessTable:
-    """Read the process table. It contains the processes `pids`, and those that compute on GPUs with these `minors`."""
-    return _Reader(root, numbers or device_numbers).table(frozenset(pids), frozenset(minors))
+    """Read the process table. It contains the processes `pids`, and those that have one of the `nodes` open.
+
+    `compute_node`: a node that a program on a GPU also has open, and a monitor of GPUs has not.
+    """
+    return _Reader(root, numbers or device_numbers).table(frozenset(pids), frozenset(nodes), compute_node)
 
 
 def gpu_users(root: str, numbers: Numbers | None = None) -> list[GpuUser]:
@@ -136,11 +142,9 @@ class _Reader:
         self._host_identifiers = set(cgroups.container_ids(self._text(1, "cgroup")))
         self._host_lxc = set(cgroups.lxc_names(self._text(1, "cgroup")))
         self._host_capabilities = self._bounding_set(1)
-        major = _CAPABILITIES.search(read_text(root, "/proc/devices") or "")
-        self._capability_major = int(major.group(1)) if major else None
         self._containers: dict[str, Container | None] = {}
 
-    def table(self, pids: frozenset[int], minors: frozenset[int]) -> ProcessTable:
+    def table(self, pids: frozenset[int], nodes: frozenset[str], compute_node: str | None) -> ProcessTable:
         processes, rootless = {}, set()
         for pid in self._pids():
             container = self._container(pid)
@@ -149,7 +153,8 @@ class _Reader:
                 user = self._user(pid)
                 if user:
                     rootless.add(_user_name(user))
-            opened = self._opened(pid) & minors if minors else frozenset()
+            opened = self._open_files(pid) if nodes else frozenset()
+            opened = opened & nodes if compute_node is None or compute_node in opened else frozenset()
             if pid in pids or opened:
                 processes[pid] = Process(pid, command, _user_name(self._user(pid)), container, opened)
         return ProcessTable(
@@ -179,10 +184,11 @@ class _Reader:
         """Return the GPUs in the /dev of a container, which can be that of the host, under the driver's names."""
         names = listing(self._root, f"/proc/{pid}/root/dev")
         named = {f"/dev/{name}" for name in names if _GPU_NODE.match(f"/dev/{name}")}
-        return frozenset({*named, *(f"{_NODES}{minor}" for minor in container.minors)})
+        minors = (minor for major, minor in container.devices if major == _GPU_MAJOR and minor not in _CONTROL_MINORS)
+        return frozenset({*named, *(f"{_NODES}{minor}" for minor in minors)})
 
-    def _open_files(self, pid: int) -> set[str]:
-        return {self._link(pid, f"fd/{name}") or "" for name in listing(self._root, f"/proc/{pid}/fd")}
+    def _open_files(self, pid: int) -> frozenset[str]:
+        return frozenset(self._link(pid, f"fd/{name}") or "" for name in listing(self._root, f"/proc/{pid}/fd"))
 
     def _container(self, pid: int) -> Container | None:
         mounts = self._link(pid, "ns/mnt")
@@ -204,7 +210,6 @@ class _Reader:
             identifiers = (identifier,)
         elif not lxc:
             return None
-        minors, capability_minors = self._nodes(pid)
         capabilities = self._bounding_set(pid)
         return Container(
             engine=engine,
@@ -212,8 +217,7 @@ class _Reader:
             name=name,
             user=self._rootless_user(pid, groups),
             pod=cgroups.pod_uid(groups),
-            minors=minors,
-            capability_minors=capability_minors,
+            devices=self._devices(pid),
             privileged=bool(capabilities) and capabilities & self._host_capabilities == self._host_capabilities,
         )
 
@@ -246,30 +250,20 @@ class _Reader:
         # Rootless engines map the user as a range of one ID, and the subordinate IDs as another range.
         return _user_name(next(outside for _inside, outside, count in maps if count == 1))
 
-    def _nodes(self, pid: int) -> tuple[frozenset[int], frozenset[int]]:
-        """Return the minor numbers of the GPU nodes and of the capability nodes in the container's own /dev."""
+    def _devices(self, pid: int) -> frozenset[tuple[int, int]]:
+        """Return the numbers of the device nodes in the container's own /dev."""
         device = self._dev_mount(pid)
         if device is not None and device == self._host_dev:
-            return frozenset(), frozenset()
-        base = os.path.join(self._root, f"proc/{pid}/root/dev")
-        found: dict[int, set[int]] = {}
-        for directory in (base, os.path.join(base, "nvidia-caps")):
-            if os.path.islink(directory):
-                continue
-            for name in listing(directory, ""):
-                numbers = self._numbers(os.path.join(directory, name))
-                if numbers:
-                    found.setdefault(numbers[0], set()).add(numbers[1])
-        minors = found.get(_GPU_MAJOR, set()) - set(_CONTROL_MINORS)
-        capabilities = found.get(self._capability_major, set()) if self._capability_major is not None else set()
-        return frozenset(minors), frozenset(capabilities)
-
-    def _opened(self, pid: int) -> frozenset[int]:
-        """Return the minor numbers of the GPUs that a program has open for computing."""
-        names = self._open_files(pid)
-        if _COMPUTE_NODE not in names:
             return frozenset()
-        return frozenset(int(match.group(1)) for match in map(_GPU_NODE.match, names) if match)
+        base = os.path.join(self._root, f"proc/{pid}/root/dev")
+        directories = [base, *(os.path.join(base, name) for name in _DEVICE_DIRECTORIES)]
+        paths = [
+            os.path.join(directory, name)
+            for directory in directories
+            if not os.path.islink(directory)
+            for name in listing(directory, "")
+        ]
+        return frozenset(numbers for path in paths if (numbers := self._numbers(path)))
 
     def _dev_mount(self, pid: int) -> str | None:
         """Return the device of the file system that is mounted at /dev."""

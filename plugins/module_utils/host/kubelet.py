@@ -11,7 +11,6 @@ it gives a device to another pod, so an entry is valid only while its pod runs.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +22,7 @@ CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 # The directories are named NAMESPACE_POD_UID.
 POD_LOGS = "/var/log/pods"
 # GPUs, MIG devices with strategy mixed, and GPUs shared by time-slicing or MPS under another name.
-_RESOURCE = re.compile(r"^nvidia\.com/(?:gpu|mig-)")
+NVIDIA_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-")
 # The device plugin appends the number of the replica to a shared device (NVIDIA/k8s-device-plugin, internal/rm).
 _REPLICA = "::"
 
@@ -46,8 +45,11 @@ class Kubelet:
     offered: frozenset[str] = field(default_factory=frozenset)
 
 
-def read(root: str) -> Kubelet:
-    """Read the checkpoint. Without a kubelet or with an invalid file, there are no pods and no offered devices."""
+def read(root: str, resources: tuple[str, ...] = NVIDIA_RESOURCES) -> Kubelet:
+    """Read the checkpoint. `resources`: the beginnings of the names of the vendor's resources.
+
+    Without a kubelet or with an invalid file, there are no pods and no offered devices.
+    """
     try:
         content = json.loads(read_text(root, CHECKPOINT) or "{}")
     except (ValueError, RecursionError):
@@ -57,7 +59,7 @@ def read(root: str) -> Kubelet:
         return Kubelet()
     names = _pod_names(root)
     found: dict[str, list[str]] = {}
-    for uid, device in _entries(data.get("PodDeviceEntries")):
+    for uid, device in _entries(data.get("PodDeviceEntries"), resources):
         found.setdefault(uid, []).append(device)
     registered = data.get("RegisteredDevices")
     return Kubelet(
@@ -73,15 +75,15 @@ def read(root: str) -> Kubelet:
         frozenset(
             _without_replica(device)
             for resource, devices in (registered.items() if isinstance(registered, Mapping) else ())
-            if _RESOURCE.match(str(resource))
+            if str(resource).startswith(resources)
             for device in _strings(devices)
         ),
     )
 
 
-def _entries(entries: Any) -> Iterator[tuple[str, str]]:
+def _entries(entries: Any, resources: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for entry in entries if isinstance(entries, list) else ():
-        if not isinstance(entry, Mapping) or not _RESOURCE.match(str(entry.get("ResourceName"))):
+        if not isinstance(entry, Mapping) or not str(entry.get("ResourceName")).startswith(resources):
             continue
         devices = entry.get("DeviceIDs")
         lists = devices.values() if isinstance(devices, Mapping) else [devices]

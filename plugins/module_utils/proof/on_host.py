@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import r
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import Host as IsolationHost
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import Host as IsolationHost
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import engines as engine_states
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError

@@ -14,15 +14,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import access as container_access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import risks
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
     CDI,
-    DEFAULT_CAPABILITIES,
     DEVICE_REQUESTS,
     RUNTIME,
     VOLUME,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import access as container_access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import risks
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.capabilities import DEFAULT_CAPABILITIES
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import (
     Host,
     find_obstacle,
     stale_device_reason,

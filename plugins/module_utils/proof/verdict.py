@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, inventory_from_facts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.libcuda import (
     DEVICE_UNAVAILABLE,
     NO_DEVICE,

@@ -12,9 +12,9 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignment import Assignment
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import RequirementError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import IsolationError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerTask, RequirementError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Image, Podman
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering import arguments
@@ -54,7 +54,8 @@ class RenderingPlanner(Planner):
         result["nothing_to_do"] = True
         result["image_id"] = image.id if image else None
         result["driver_volume"] = self._accelerator.driver_volume(
-            [(self._engines[name], access) for name, access in accesses.items()], self._params, self._user_options
+            [(self._engines[name], access) for name, access in accesses.items()],
+            ContainerTask(self._params, self._user_options),
         )
         # Without the image, its PATH is unknown, and the arguments would replace it.
         result["rendered"] = self._render(accesses, env) if image else dict.fromkeys(_KEYS)
@@ -68,11 +69,12 @@ class RenderingPlanner(Planner):
             return assignment.access
         options = container_options.user_options(engine.name, self._params, {})
         try:
-            _choice, access, warnings = self._give_access(engine, options, assignment.units, image=image, env=env)
+            task = ContainerTask(self._params, options, image, env)
+            _choice, access = self._give_access(engine, assignment.units, task)
         except (EngineError, IsolationError, RequirementError) as error:
             self._warnings.append(f"{engine.name}_args is not available: {error}")
             return None
-        assignment.warnings += [f"{engine.name}: {one}" for one in warnings if one not in assignment.warnings]
+        assignment.warnings += [f"{engine.name}: {one}" for one in access.warnings if one not in assignment.warnings]
         return access
 
     def _render(self, accesses: Mapping[str, Access], env: Mapping[str, str]) -> dict[str, Any]:

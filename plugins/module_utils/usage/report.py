@@ -13,8 +13,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container import en
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignment import unit_indexes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import GpuUse, Holder, holders_of
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import (
     Docker,
     EngineState,
@@ -36,7 +36,7 @@ class Listing:
     reason: str | None = None
 
 
-def report(engines: Engines, accelerator: Nvidia, reservations: Reservations, *, user: int) -> dict[str, Any]:
+def report(engines: Engines, accelerator: ContainerVendor, reservations: Reservations, *, user: int) -> dict[str, Any]:
     """Return the GPUs with their holders, the containers with GPUs, and the engines. `user` runs the task."""
     listings = {name: _list_containers(engine) for name, engine in engines.items()}
     _drop_repetitions(listings)
@@ -57,11 +57,11 @@ def report(engines: Engines, accelerator: Nvidia, reservations: Reservations, *,
 
 
 def find_use(
-    listings: Mapping[str, Listing], accelerator: Nvidia, reservations: Reservations, *, user: int
+    listings: Mapping[str, Listing], accelerator: ContainerVendor, reservations: Reservations, *, user: int
 ) -> tuple[GpuUse, list[str]]:
     """Return what holds the GPUs, and sentences about holders that cannot be seen."""
     listed = [
-        accelerator.holder(container, listing.state)
+        inspection.as_holder(container, listing.state, accelerator.assigned_gpus(container, listing.state).held)
         for listing in listings.values()
         for container in listing.containers
     ]
@@ -117,7 +117,7 @@ def _describe_engine(listing: Listing) -> dict[str, Any]:
     }
 
 
-def _describe_unit(unit: Unit, holders: Sequence[Holder], accelerator: Nvidia) -> dict[str, Any]:
+def _describe_unit(unit: Unit, holders: Sequence[Holder], accelerator: ContainerVendor) -> dict[str, Any]:
     found = holders_of(unit, holders, accelerator.inventory)
     gpu = unit.gpu
     return {
@@ -127,7 +127,7 @@ def _describe_unit(unit: Unit, holders: Sequence[Holder], accelerator: Nvidia) -
         "name": gpu.name,
         "pci_bus_id": gpu.pci_bus_id,
         "mig_profile": unit.profile,
-        "memory_total_mib": unit.memory_total_mib if unit.is_mig else gpu.memory_total_mib,
+        "memory_total_mib": unit.memory_total_mib if unit.is_partition else gpu.memory_total_mib,
         "health": gpu.health_state,
         "unusable_reason": gpu.unusable_reason,
         "free": not found and gpu.unusable_reason is None,
@@ -148,13 +148,13 @@ def _describe_unit(unit: Unit, holders: Sequence[Holder], accelerator: Nvidia) -
 
 
 def _describe_container(
-    container: Mapping[str, Any], state: EngineState | None, holders: Sequence[Holder], accelerator: Nvidia
+    container: Mapping[str, Any], state: EngineState | None, holders: Sequence[Holder], accelerator: ContainerVendor
 ) -> dict[str, Any] | None:
     """Describe a container that has GPUs. Return None for another container."""
     if state is None:
         return None
     assigned = accelerator.assigned_gpus(container, state)
-    key = accelerator.holder(container, state).key
+    key = inspection.as_holder(container, state, assigned.held).key
     held = frozenset(uuid for holder in holders if holder.key == key for uuid in holder.uuids)
     uuids = assigned.uuids | held
     if not uuids:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import inventory_from_facts
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import Host
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import Host
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import CDI_CONTROL, DRIVER, UUIDS, gpu, mig, slice_
 
 WHOLE = inventory_from_facts([gpu(index) for index in range(4)]).by_uuid()

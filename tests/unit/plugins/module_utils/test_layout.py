@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -100,13 +101,24 @@ def test_imports_are_found_in_every_form(source, expected):
 
 def test_the_order_has_exactly_the_packages_of_all_files():
     assert sorted({path.relative_to(MODULE_UTILS).parts[0] for path in SOURCES}) == sorted(ORDER)
-    assert {len(path.relative_to(MODULE_UTILS).parts) for path in SOURCES} == {2}
+    # A package can have packages of its own, such as those of the vendors, but these cannot.
+    assert {len(path.relative_to(MODULE_UTILS).parts) for path in SOURCES} <= {2, 3}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(MODULE_UTILS)))
 def test_imports_go_down_the_order(path):
-    allowed = ORDER[: ORDER.index(path.parent.name) + 1]
+    allowed = ORDER[: ORDER.index(path.relative_to(MODULE_UTILS).parts[0]) + 1]
     assert imported_packages(path.read_text(encoding="utf-8")) <= set(allowed)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(MODULE_UTILS)))
+def test_only_a_registry_imports_a_nested_package(path):
+    """A nested package is that of one vendor: no other vendor, and nothing that is true for all of them, needs it."""
+    own = path.relative_to(MODULE_UTILS).parts[:-1]
+    nested = {one.relative_to(MODULE_UTILS).parts[:2] for one in SOURCES if one.parent.parent != MODULE_UTILS}
+    others = [f"{PACKAGE}.{'.'.join(parts)}." for parts in nested if parts[0] == own[0] and parts != own]
+    text = path.read_text(encoding="utf-8")
+    assert path.name == "vendors.py" or [name for name in others if f"from {name}" in text] == []
 
 
 def test_init_files_are_there_and_empty():
@@ -115,7 +127,7 @@ def test_init_files_are_there_and_empty():
 
 
 def test_no_package_has_too_many_files():
-    sizes = {name: sum(path.parent.name == name for path in SOURCES) for name in ORDER}
+    sizes = Counter(str(path.parent.relative_to(MODULE_UTILS)) for path in SOURCES)
     assert {name: size for name, size in sizes.items() if size > MOST_FILES} == {}
 
 
@@ -128,17 +140,21 @@ def test_no_file_is_too_long():
 def named_files(text: str) -> set[str]:
     """Return the paths of module_utils in the tables of a page: `a/b.py`, and `a/` (`b.py`, `c.py`)."""
     rows = [line for line in text.splitlines() if line.startswith("|")]
+    start = r"`(?:plugins/module_utils/)?(?!plugins/|tests/)"
     found = set()
     for row in rows:
-        found.update(re.findall(r"`(?:plugins/module_utils/)?(\w+/[\w*]+\.py)`", row))
-        for folder, names in re.findall(r"`(?:plugins/module_utils/)?(\w+/)` \(([^)]*)\)", row):
+        found.update(re.findall(start + r"(\w+/(?:\w+/)?[\w*]+\.py)`", row))
+        for folder, names in re.findall(
+            r"`(?:plugins/module_utils/)?(?!plugins/|tests/)(\w+/(?:\w+/)?)` \(([^)]*)\)", row
+        ):
             found.update(folder + name for name in re.findall(r"`([\w*]+\.py)`", names))
     return found
 
 
 def test_named_files_are_found_in_every_form():
     text = "`no/table.py`\n| a | `x/` (`b.py`, text `c_*.py`) |\n| d | `plugins/module_utils/x/e.py`; f: `x/g.py` |\n"
-    assert named_files(text) == {"x/b.py", "x/c_*.py", "x/e.py", "x/g.py"}
+    text += "| h | `x/y/i.py`, `x/y/` (`j.py`) |\n"
+    assert named_files(text) == {"x/b.py", "x/c_*.py", "x/e.py", "x/g.py", "x/y/i.py", "x/y/j.py"}
 
 
 def test_contributing_names_only_existing_files():

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import versions
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import image, named_gpu, request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import inventory_from_facts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import named_gpu, request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.options import stop_timeout
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import RequirementError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compatibility
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import dockerd, flags
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import engines
@@ -40,7 +42,7 @@ SUPPORT = image.Support("12.4", "550.54", ({"arch": "9.0", "brand": "tesla", "uu
     ],
 )
 def test_a_requirement_of_an_image_is_refused_in_a_short_message(labels: dict[str, str], env: dict[str, str]) -> None:
-    with pytest.raises(image.RequirementError) as error:
+    with pytest.raises(RequirementError) as error:
         image.check_requirements(labels, env, SUPPORT)
     assert len(str(error.value)) < 800
     assert LONG[:50] in str(error.value) or "\u00b2" in str(error.value) or "arch==" in str(error.value)
@@ -56,7 +58,7 @@ def test_a_requirement_of_an_image_can_be_met() -> None:
 @pytest.mark.parametrize("selector", [LONG, f"{LONG}:0", "\u00b2"], ids=["index", "MIG device", "superscript"])
 def test_a_gpu_with_such_an_index_does_not_exist(selector: str) -> None:
     # From an image, and from the user, for whom shorter digits are a count
-    for wanted in (request.parse_visible_devices(selector), request.parse_request(selector)):
+    for wanted in (image.parse_visible_devices(selector), request.parse_request(selector)):
         with pytest.raises(request.SelectionError) as error:
             named_gpu.find_unit(wanted.selectors[0], inventory_from_facts([]))
         assert len(str(error.value)) < 600

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import gpus as gpus_of_container
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import PROCESS, Holder
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import inventory as gpus_of_container
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership, module_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, engines, stopped, users, volumes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci

@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder, find_use
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.access import canonical_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import Host
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kubelet
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import MIG_UUIDS, UUIDS, gpu, mig, slice_
@@ -32,7 +36,7 @@ def process(pid, name="/usr/bin/python3", gi=None, ci=None):
 
 def inventory(**processes):
     """Return four GPUs without processes, except for `gpu0` and so on. GPU i has minor number 3 - i."""
-    return inventory_from_facts([gpu(index, processes=processes.get(f"gpu{index}", [])) for index in range(4)])
+    return inventory_from_facts([gpu(index, processes=processes.get(f"gpu{index}", [])) for index in range(4)], MINORS)
 
 
 def listed(number, name, *indexes, exclusive=False):
@@ -48,10 +52,12 @@ def tree(tmp_path):
 def use(tree, gpus=None, containers=(), **options):
     gpus = gpus or inventory()
     pids = {process.pid for gpu in gpus.gpus for process in gpu.processes or ()}
-    minors = [gpu.minor for gpu in gpus.gpus if gpu.processes is None]
+    nodes = [f"/dev/nvidia{gpu.minor}" for gpu in gpus.gpus if gpu.processes is None]
     root = str(tree.root)
-    table = process_table.read(root, pids, numbers, minors=minors)
-    return find_use(gpus, containers, table, kubelet.read(root), MINORS, **options)
+    uvm = "/dev/nvidia-uvm"
+    table = process_table.read(root, pids, numbers, nodes=nodes, compute_node=uvm)
+    named = functools.partial(canonical_nodes, Host(None, root))
+    return find_use(gpus, containers, table, kubelet.read(root), named, compute_node=uvm, **options)
 
 
 def held(found):
@@ -193,7 +199,7 @@ def test_ignored_names_do_not_count(tree, name):
 
 def test_mig_devices_are_held_by_nodes_and_by_processes(tree):
     facts = gpu(0, mig=mig(slice_(0), slice_(1)), processes=[process(70, gi=8, ci=0)])
-    gpus = inventory_from_facts([facts, gpu(1, processes=[])])
+    gpus = inventory_from_facts([facts, gpu(1, processes=[])], MINORS)
     tree.process(70, "python3")
     tree.container(40, "nvidia3", "nvidia-caps/nvidia-cap21", "nvidia-caps/nvidia-cap22")
     found = use(tree, gpus)

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, inventory_from_facts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import (
-    as_holder,
-    assigned_gpus,
+    ACCESS,
     gpu_devices_as_written,
     gpu_nodes,
     has_mount,
     holding_state,
     labeled_gpus,
-    requested_capabilities,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.assigned import assigned_gpus, node_role
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     MIG_UUIDS,
     UUIDS,
@@ -31,10 +32,18 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
 )
 
 WHOLE = inventory_from_facts([gpu(index) for index in range(4)])
-MIXED = inventory_from_facts([gpu(0, mig=mig(slice_(0), slice_(1))), gpu(1), gpu(2), gpu(3)])
 MINORS = {"gpu3/gi7/access": 21, "gpu3/gi7/ci0/access": 22, "gpu3/gi8/access": 31, "gpu3/gi8/ci0/access": 32}
+MIXED = inventory_from_facts([gpu(0, mig=mig(slice_(0), slice_(1))), gpu(1), gpu(2), gpu(3)], MINORS)
 NVIDIA = docker(runtimes={"runc": "runc", "nvidia": "nvidia-container-runtime"})
 NVIDIA_BY_DEFAULT = docker(default_runtime="nvidia")
+
+
+def as_holder(made, engine, inventory, **options):
+    return inspection.as_holder(made, engine, assigned_gpus(made, engine, inventory, **options).held)
+
+
+def roles(path):
+    return {path: node_role(path)}
 
 
 def request(**options):
@@ -295,7 +304,7 @@ MIXED_ALL = {*MIG_UUIDS, *UUIDS[1:]}
     ],
 )
 def test_gpus_and_isolation_of_a_container(engine, made, inventory, uuids, isolation):
-    found = assigned_gpus(made, engine, inventory, MINORS)
+    found = assigned_gpus(made, engine, inventory)
     assert (set(found.uuids), found.isolation) == (uuids, isolation)
 
 
@@ -310,9 +319,9 @@ def test_gpus_and_isolation_of_a_container(engine, made, inventory, uuids, isola
 def test_alias_of_a_gpu_node_counts(paths, uuids):
     names = {"/dev/char/195:2": "/dev/nvidia2", "/dev/char/195:255": "/dev/nvidiactl", "/dev/gpu-a": "/dev/nvidia3"}
     made = container("c", Devices=nodes(*paths))
-    found = assigned_gpus(made, docker(), WHOLE, MINORS, nodes=lambda path: [names[path]])
+    found = assigned_gpus(made, docker(), WHOLE, nodes=lambda path: [names[path]])
     assert set(found.uuids) == uuids
-    holder = as_holder(made, docker(), WHOLE, MINORS, nodes=lambda path: [names[path]])
+    holder = as_holder(made, docker(), WHOLE, nodes=lambda path: [names[path]])
     assert holder.uuids == uuids
 
 
@@ -330,14 +339,14 @@ def test_alias_of_a_gpu_node_counts(paths, uuids):
 def test_services_of_a_swarm_hold_the_gpus_of_their_resources(env, uuids):
     made = container("c", env=env, Runtime="nvidia")
     variables = ["DOCKER_RESOURCE_GPU", "SECOND"]
-    assert as_holder(made, NVIDIA, WHOLE, MINORS, swarm_variables=variables).uuids == uuids
-    assert assigned_gpus(made, NVIDIA, WHOLE, MINORS, swarm_variables=variables).uuids == uuids
+    assert as_holder(made, NVIDIA, WHOLE, swarm_variables=variables).uuids == uuids
+    assert assigned_gpus(made, NVIDIA, WHOLE, swarm_variables=variables).uuids == uuids
 
 
 def test_holder_combines_all_isolations():
     made = container("c", Devices=nodes("/dev/nvidia0"), DeviceRequests=[request(DeviceIDs=["0"])])
-    assert as_holder(made, docker(), WHOLE, MINORS).uuids == {UUIDS[0], UUIDS[3]}
-    assert assigned_gpus(made, docker(), WHOLE, MINORS).uuids == {UUIDS[0]}
+    assert as_holder(made, docker(), WHOLE).uuids == {UUIDS[0], UUIDS[3]}
+    assert assigned_gpus(made, docker(), WHOLE).uuids == {UUIDS[0]}
 
 
 @pytest.mark.parametrize("engine", [docker("26.1"), podman()])
@@ -346,23 +355,23 @@ def test_a_cdi_device_of_another_vendor_holds_the_gpus_of_its_nodes(engine):
     if engine.name == "podman":
         made = podman_made("--device", "acme.com/slot=left", "--device", "/dev/fuse")
     found = {"acme.com/slot=left": ("/dev/nvidia2", "/dev/nvidiactl")}
-    holder = as_holder(made, engine, WHOLE, MINORS, cdi_nodes=lambda name: found.get(name, ()))
+    holder = as_holder(made, engine, WHOLE, cdi_nodes=lambda name: found.get(name, ()))
     assert holder.uuids == {UUIDS[1]}
-    assert as_holder(made, engine, WHOLE, MINORS).uuids == set()
+    assert as_holder(made, engine, WHOLE).uuids == set()
 
 
 def test_devices_of_the_user_can_be_excluded():
     made = container("c", Devices=nodes("/dev/nvidia2", "/dev/nvidia0"))
-    assert assigned_gpus(made, docker(), WHOLE, MINORS, exclude=["/dev/nvidia0"]).uuids == {UUIDS[1]}
+    assert assigned_gpus(made, docker(), WHOLE, exclude=["/dev/nvidia0"]).uuids == {UUIDS[1]}
     made = podman_made("--device", "nvidia.com/gpu=1", "--device=nvidia.com/gpu=0")
-    assert assigned_gpus(made, podman(), WHOLE, MINORS, exclude=["nvidia.com/gpu=0"]).uuids == {UUIDS[1]}
+    assert assigned_gpus(made, podman(), WHOLE, exclude=["nvidia.com/gpu=0"]).uuids == {UUIDS[1]}
 
 
 def test_options_of_the_containers_own_command_are_ignored():
     made = container("c")
     made["Config"]["CreateCommand"] = ["podman", "run", "image", "run.py", "--device", "nvidia.com/gpu=0"]
     made["Config"]["Cmd"] = ["run.py", "--device", "nvidia.com/gpu=0"]
-    assert assigned_gpus(made, podman(), WHOLE, MINORS).uuids == frozenset()
+    assert assigned_gpus(made, podman(), WHOLE).uuids == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -390,31 +399,32 @@ def test_options_of_the_containers_own_command_are_ignored():
 )
 def test_devices_keep_their_notation(made, exclude, kept):
     def named(path):
-        return [path.replace("/dev/char/195:", "/dev/nvidia")]
+        return roles(path.replace("/dev/char/195:", "/dev/nvidia"))
 
     assert gpu_devices_as_written(made, named, exclude) == kept
 
 
 @pytest.mark.parametrize(
-    ("requests", "expected"),
+    ("requests", "env", "expected"),
     [
-        ([], set()),
-        ([request()], set()),
-        ([request(Capabilities=[["gpu", "video"], ["nvidia", "compute"]])], {"video", "compute"}),
-        ([cdi("nvidia.com/gpu=0")], set()),
+        ([request(Count=-1)], [], ("compute", "utility")),
+        ([request(Count=-1)], ["NVIDIA_DRIVER_CAPABILITIES=video"], ("video",)),
+        ([request(Count=1, Capabilities=[["gpu", "video"], ["nvidia", "compute"]])], [], ("compute", "video")),
+        ([cdi("nvidia.com/gpu=0")], [], None),
     ],
 )
-def test_capabilities_of_device_requests(requests, expected):
-    assert requested_capabilities(container("c", DeviceRequests=requests)) == expected
+def test_capabilities_of_device_requests(requests, env, expected):
+    made = container("c", env=env, DeviceRequests=requests)
+    assert assigned_gpus(made, docker(), WHOLE).capabilities == expected
 
 
 def test_nvidias_runtime_in_podman_reads_the_environment():
     made = container("c", env=["NVIDIA_VISIBLE_DEVICES=all"], Runtime="oci")
     assert (
-        assigned_gpus({**made, "OCIRuntime": "/usr/bin/nvidia-container-runtime"}, podman(), WHOLE, {}).isolation
+        assigned_gpus({**made, "OCIRuntime": "/usr/bin/nvidia-container-runtime"}, podman(), WHOLE).isolation
         == "runtime"
     )
-    assert assigned_gpus({**made, "OCIRuntime": "crun"}, podman(), WHOLE, {}).uuids == frozenset()
+    assert assigned_gpus({**made, "OCIRuntime": "crun"}, podman(), WHOLE).uuids == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -453,17 +463,17 @@ def test_failed_start_holds_gpus_because_the_engine_tries_it_again(policy, expec
 def test_holder_describes_its_container():
     labels = {"gpufleet.exclusive": "true", "gpufleet.gpus": UUIDS[1], "gpufleet.isolation": "volume"}
     made = container("trainer", labels=labels, Devices=nodes("/dev/nvidia2"))
-    found = as_holder(made, docker(), WHOLE, MINORS)
+    found = as_holder(made, docker(), WHOLE)
     assert (found.name, found.engine, found.uuids, found.exclusive) == ("trainer", "docker", {UUIDS[1]}, True)
     assert str(found) == "docker container trainer"
     waiting = container("t", status="exited", policy="always", Devices=nodes("/dev/nvidia2"))
-    assert str(as_holder(waiting, podman(), WHOLE, {})) == "podman container t (exited, restart policy always)"
+    assert str(as_holder(waiting, podman(), WHOLE)) == "podman container t (exited, restart policy always)"
     assert found.identifier == "id-of-trainer"
     dead = container("t", status="dead", policy="always", Devices=nodes("/dev/nvidia2"))
-    assert as_holder(dead, docker(), WHOLE, {}).uuids == set()
-    assert as_holder(container("t"), docker(), WHOLE, {}).uuids == set()
+    assert as_holder(dead, docker(), WHOLE).uuids == set()
+    assert as_holder(container("t"), docker(), WHOLE).uuids == set()
     stopped = container("t", status="exited", Devices=nodes("/dev/nvidia2"))
-    assert as_holder(stopped, docker(), WHOLE, {}).uuids == set()
+    assert as_holder(stopped, docker(), WHOLE).uuids == set()
 
 
 def test_mounts_nodes_and_labels_are_read():
@@ -473,6 +483,6 @@ def test_mounts_nodes_and_labels_are_read():
     assert has_mount(made, "nvidia_driver_1:/usr/local/nvidia:ro")
     assert not has_mount(made, "nvidia_driver_2:/usr/local/nvidia:ro")
     assert not has_mount(container("c", mounts=[{**mount, "RW": True}]), "nvidia_driver_1:/usr/local/nvidia:ro")
-    assert gpu_nodes(made) == {"/dev/nvidia0"}
+    assert gpu_nodes(made, roles) == {"/dev/nvidia0": ACCESS}
     assert labeled_gpus(made) == {"GPU-1", "GPU-2"}
     assert labeled_gpus(container("c")) == frozenset()

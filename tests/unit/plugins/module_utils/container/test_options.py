@@ -22,15 +22,15 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.options i
 )
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import UUIDS, docker, podman
 
+LIBRARIES = "/usr/local/nvidia/lib64:/usr/local/nvidia/lib"
 VOLUME = Access(
     isolation="volume",
     devices=("/dev/nvidiactl", "/dev/nvidia2"),
     volumes=("nvidia_driver_1.2:/usr/local/nvidia:ro",),
     driver_volume="nvidia_driver_1.2",
-    needs_library_path=True,
+    search_last={"LD_LIBRARY_PATH": tuple(LIBRARIES.split(":")), "PATH": ("/usr/local/nvidia/bin",)},
     env={"NVIDIA_VISIBLE_DEVICES": "void"},
 )
-LIBRARIES = "/usr/local/nvidia/lib64:/usr/local/nvidia/lib"
 EXTENDED_PATH = f"{DEFAULT_PATH}:/usr/local/nvidia/bin"
 
 

@@ -13,12 +13,12 @@ import shutil
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import RequirementError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import IsolationError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.accelerator import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import RequirementError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Image, StoppedDocker
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.stopped import StoppedEngine, Use

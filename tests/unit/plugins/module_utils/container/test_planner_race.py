@@ -11,7 +11,7 @@ import platform
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.accelerator import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import as_holder
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.assigned import assigned_gpus
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import docker_wrapper as wrapper
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     MIG_UUIDS,
@@ -25,9 +26,9 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
 )
 
 FACTS = [gpu(0), gpu(1), gpu(2), gpu(3, mig=mig(slice_(0), slice_(1)))]
-KNOWN = inventory_from_facts(FACTS)
 MINORS = {"gpu3/gi7/access": 21, "gpu3/gi7/ci0/access": 22, "gpu3/gi8/access": 31, "gpu3/gi8/ci0/access": 32}
-PARTS = [unit for unit in KNOWN.units if unit.is_mig]
+KNOWN = inventory_from_facts(FACTS, MINORS)
+PARTS = [unit for unit in KNOWN.units if unit.is_partition]
 GPUS = [
     *(
         wrapper.Gpu(fact["uuid"], str(n), fact["pci_bus_id"], fact["minor"], n == 3, None)
@@ -86,7 +87,7 @@ def test_containers_of_nvidia_docker_hold_their_gpus(way: str, selected: str, ex
     made = inspected(wrapper.access(selected.split(), host, None))
     # With the runtime of NVIDIA as the default, too: NVIDIA_VISIBLE_DEVICES of an image must not add GPUs.
     for state in (docker("28.3.3"), docker("28.3.3", default_runtime="nvidia")):
-        assert as_holder(made, state, KNOWN, MINORS).uuids == expected
+        assert as_holder(made, state, assigned_gpus(made, state, KNOWN).held).uuids == expected
 
 
 @pytest.mark.parametrize(("selected", "expected"), [("0", {UUIDS[0]}), ("2 1", {UUIDS[1], UUIDS[2]})])
@@ -96,4 +97,4 @@ def test_containers_with_the_volume_hold_their_gpus(selected: str, expected: set
     host = wrapper.Host(engine, inventory, False, "/volumes/580.95.05", ("/dev/nvidiactl", "/dev/nvidia-uvm"))
     made = inspected(wrapper.access(selected.split(), host, {"NVIDIA_VISIBLE_DEVICES": "all"}))
     for state in (docker("20.10.24"), docker("20.10.24", default_runtime="nvidia")):
-        assert as_holder(made, state, KNOWN, MINORS).uuids == expected
+        assert as_holder(made, state, assigned_gpus(made, state, KNOWN).held).uuids == expected

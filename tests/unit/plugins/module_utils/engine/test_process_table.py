@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import gpu_
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.process_tree import (
     ALICE,
     ALL_CAPABILITIES,
+    CAPABILITIES_MAJOR,
     ProcessTree,
     identifier,
     numbers,
@@ -26,6 +27,11 @@ POD_SYSTEMD = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{
 @pytest.fixture
 def tree(tmp_path):
     return ProcessTree(tmp_path)
+
+
+def minors(container):
+    """Return the minor numbers of the GPUs in the /dev of a container."""
+    return {minor for major, minor in container.devices if major == 195 and minor not in (254, 255)}
 
 
 def read(tree, *pids):
@@ -69,7 +75,7 @@ CGROUPS = [
 def test_containers_are_found_by_their_cgroups(tree, cgroup, engine, pod):
     tree.container(40, "nvidia2", cgroup=cgroup)
     (found,) = read(tree).containers
-    assert (found.engine, found.pod, found.identifiers, found.minors) == (engine, pod, (identifier(40),), {2})
+    assert (found.engine, found.pod, found.identifiers, minors(found)) == (engine, pod, (identifier(40),), {2})
     assert read(tree).pods == ({pod} if pod else set())
 
 
@@ -92,7 +98,7 @@ def test_an_idle_container_with_a_gpu_prevents_a_reload_of_the_driver(tree, cgro
 def test_a_container_of_lxc_is_found_by_its_name(tree, cgroup):
     tree.container(40, "nvidia2", cgroup=cgroup)
     (found,) = read(tree).containers
-    assert (found.engine, found.name, found.identifiers, found.minors) == ("lxc", "101", (), {2})
+    assert (found.engine, found.name, found.identifiers, minors(found)) == ("lxc", "101", (), {2})
     assert [holder["container"] for holder in gpu_users.holders(str(tree.root))] == ["101"]
 
 
@@ -122,9 +128,9 @@ def test_the_monitor_of_a_rootless_container_does_not_use_the_gpus_of_the_host(t
 def test_rootless_podman_is_found_with_name_and_user(tree, in_cgroup):
     tree.rootless_podman(40, "nvidia0", "nvidia3", name="notebook", in_cgroup=in_cgroup)
     table = read(tree)
-    (found,) = [container for container in table.containers if container.minors]
+    (found,) = [container for container in table.containers if minors(container)]
     assert (found.engine, found.name, found.user) == ("podman", "notebook", str(ALICE))
-    assert (found.identifiers, found.minors, found.privileged) == ((identifier(40),), {0, 3}, False)
+    assert (found.identifiers, minors(found), found.privileged) == ((identifier(40),), {0, 3}, False)
     assert table.rootless_users == {str(ALICE)}
 
 
@@ -167,12 +173,12 @@ def test_services_and_sandboxes_are_not_containers(tree):
 def test_lxc_containers_are_found_by_name(tree):
     tree.container(40, "nvidia1", cgroup="/lxc.payload.build/system.slice/x.service")
     (found,) = read(tree).containers
-    assert (found.engine, found.name, found.minors) == ("lxc", "build", {1})
+    assert (found.engine, found.name, minors(found)) == ("lxc", "build", {1})
 
 
 def test_the_hosts_dev_in_a_container_says_nothing(tree):
     tree.container(40, "nvidia1", dev="0:5")
-    assert [found.minors for found in read(tree).containers] == [frozenset()]
+    assert [found.devices for found in read(tree).containers] == [frozenset()]
 
 
 def test_privileged_containers_are_marked(tree):
@@ -183,7 +189,7 @@ def test_privileged_containers_are_marked(tree):
 def test_capability_nodes_are_read(tree):
     tree.container(40, "nvidia1", "nvidia-caps/nvidia-cap21", "nvidia-caps/nvidia-cap22", "nvidia-modeset")
     (found,) = read(tree).containers
-    assert (found.minors, found.capability_minors) == ({1}, {21, 22})
+    assert (minors(found), {(CAPABILITIES_MAJOR, 21), (CAPABILITIES_MAJOR, 22)} <= found.devices) == ({1}, True)
 
 
 def test_a_link_in_a_container_does_not_lead_to_the_host(tree, tmp_path):
@@ -191,7 +197,7 @@ def test_a_link_in_a_container_does_not_lead_to_the_host(tree, tmp_path):
     (tmp_path / "elsewhere/nvidia7").write_text("")
     tree.container(40, "nvidia1")
     os.symlink(tmp_path / "elsewhere", tmp_path / "proc/40/root/dev/nvidia-caps")
-    assert [found.minors for found in read(tree).containers] == [{1}]
+    assert [minors(found) for found in read(tree).containers] == [{1}]
 
 
 def test_the_container_in_which_the_host_runs_is_not_one_of_its_containers(tmp_path):

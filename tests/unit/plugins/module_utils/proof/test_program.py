@@ -34,7 +34,7 @@ def test_program_shows_the_gpus_and_mig_devices_of_nvml(tmp_path):
     assert sorted(uuid[:4] for uuid in seen.uuids()) == ["GPU-", "MIG-", "MIG-"]
     units = seen.inventory().units
     assert {unit.index for unit in units} == {"0:0", "0:1", "1"}
-    assert all(unit.gi is not None and unit.ci is not None for unit in units if unit.is_mig)
+    assert all(None not in unit.partition for unit in units if unit.is_partition)
     assert [gpu["minor"] for gpu in seen.gpus] == [0, 1]
 
 

@@ -13,7 +13,7 @@ import platform
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import IsolationError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.accelerator import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.options import OptionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import risks
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import risks
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import podman_config
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_info import read_info
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import nvidia_runtimes

@@ -12,7 +12,7 @@ import jinja2
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.accelerator import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table

@@ -12,8 +12,8 @@ from functools import cached_property
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import toolkit_settings
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.toolkit_settings import ToolkitSettings
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import toolkit_settings
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.toolkit_settings import ToolkitSettings
 
 # Where NVIDIA's programs search for others: NVIDIA/nvidia-container-toolkit, pkg/lookup (d34b304).
 _BINARY_DIRECTORIES = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")

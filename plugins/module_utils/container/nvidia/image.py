@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import Request, list_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import RequirementError
 
+_CDI_NAME = re.compile(r"^nvidia\.com/(?:gpu|mig)=")
 LABEL_VOLUMES = "com.nvidia.volumes.needed"
 LABEL_CUDA = "com.nvidia.cuda.version"
 
@@ -41,10 +44,6 @@ _IMAGE_BRANDS = {
 }
 # A property, an operator and a value.
 Term = tuple[str, str, str]
-
-
-class RequirementError(Exception):
-    """The driver or the selected GPUs do not meet the image's requirements."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,12 @@ def requested_gpus(labels: Mapping[str, str], env: Mapping[str, str]) -> tuple[s
     if not value or value == "none" or "void" in names:
         return None
     return value, "the environment variable NVIDIA_VISIBLE_DEVICES"
+
+
+def parse_visible_devices(value: str) -> Request:
+    """Parse NVIDIA_VISIBLE_DEVICES, where a number is always an index and never a count."""
+    names = [_CDI_NAME.sub("", part.strip()) for part in value.split(",") if part.strip()]
+    return Request(kind="all") if "all" in names else list_request(names)
 
 
 def check_requirements(

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.image import (
     HOOK,
     NOBODY,
-    RequirementError,
     Support,
     check_requirements,
     image_brand,
     requested_gpus,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import RequirementError
 
 A100 = {"uuid": "GPU-a", "arch": "8.0", "brand": "nvidia"}
 T4 = {"uuid": "GPU-t", "arch": "7.5", "brand": "tesla"}

@@ -12,14 +12,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.access import (
     Libraries,
     access,
     canonical_nodes,
     device_nodes,
     no_access,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import DEFAULT_CAPABILITIES, choose
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.capabilities import DEFAULT_CAPABILITIES
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import choose
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import ONE, SLICES, WHOLE, Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import DRIVER, MIG_UUIDS, UUIDS, docker, podman
 

@@ -18,6 +18,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
     DEVICE_REQUESTS,
     RUNTIME,
     VOLUME,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import (
     Host,
     requests_use_cdi,
     runtime_mode,

@@ -15,8 +15,8 @@ from collections.abc import Collection, Sequence
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_host import Host
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.toolkit_settings import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import Host
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.toolkit_settings import (
     ACCEPT,
     AUTO,
     CDI,
@@ -148,7 +148,7 @@ def _of_root(host: Host) -> str | None:
 
 def _of_mig(host: Host, units: Sequence[Unit]) -> str | None:
     minors = device_nodes.mig_minors(host.root)
-    keys = [key for unit in units if unit.is_mig for key in unit.mig_keys if key not in minors]
+    keys = [key for unit in units if unit.is_partition for key in unit.mig_keys if key not in minors]
     return f"/proc/driver/nvidia-caps/mig-minors does not list the capability node {keys[0]}" if keys else None
 
 

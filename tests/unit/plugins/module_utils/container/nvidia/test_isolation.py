@@ -15,13 +15,13 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import inventory_from_facts
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
-    DEFAULT_CAPABILITIES,
-    IsolationError,
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import IsolationError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.capabilities import DEFAULT_CAPABILITIES
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import (
     choose,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.risks import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.risks import (
     daemon_reload_risk,
     restart_risk,
     selinux_risk,
@@ -241,7 +241,7 @@ def test_messages_name_only_existing_roles():
     plugins = Path(reader.__file__).parents[2]
     roles = {path.name for path in (plugins.parent / "roles").iterdir()}
     sources = [
-        *plugins.glob("module_utils/container/*.py"),
+        *plugins.glob("module_utils/container/**/*.py"),
         *plugins.glob("*/gpu_container.py"),
         plugins / "module_utils" / "engine" / "engines.py",
     ]

@@ -1,0 +1,111 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The vendors that gpu_container knows, and the vendor of a host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.accelerator import Nvidia
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerVendor
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
+
+AUTO = "auto"
+NVIDIA = Nvidia.name
+# Options that only NVIDIA's devices have.
+_NVIDIA_OPTIONS = ("capabilities", "driver_root", "features", "imex_channels")
+
+
+@dataclass(frozen=True)
+class VendorHost:
+    """What a vendor reads its devices with. `gather` returns the facts of nvidia_gpu_facts for subsets."""
+
+    params: Mapping[str, Any]
+    run: Run
+    gather: Callable[[frozenset], Mapping[str, Any]]
+    root: str = "/"
+
+
+def _nvidia(host: VendorHost) -> ContainerVendor:
+    driver_root = host.params["driver_root"] or "/"
+    return Nvidia(host.gather, host.root, driver_root=driver_root, cdi_kind=host.params["cdi_kind"])
+
+
+# One line for each vendor. None: gpu_container does not support it yet.
+VENDORS: dict[str, Callable[[VendorHost], ContainerVendor] | None] = {
+    NVIDIA: _nvidia,
+    "amd": None,
+    "neuron": None,
+    "gaudi": None,
+}
+OPTIONS = (AUTO, *VENDORS)
+
+
+def create(host: VendorHost, functions: Callable[[str], Sequence[Mapping[str, Any]]] | None = None) -> ContainerVendor:
+    """Return the vendor that the option `accelerator` names, else the vendor of the host.
+
+    `functions`: returns the PCI functions below a root. Raise SelectionError if the named vendor cannot be used.
+    """
+    requested = host.params["accelerator"]
+    name, fault = (requested, None) if requested != AUTO else _of_host(host.root, functions or _functions)
+    fault = fault or unsupported(name)
+    if fault and requested != AUTO:
+        raise SelectionError(fault)
+    if fault:
+        return _without_devices(host, fault)
+    given = [option for option in _NVIDIA_OPTIONS if host.params.get(option)]
+    if given and name != NVIDIA:
+        raise SelectionError(f"{given[0]} requires accelerator={NVIDIA}, but the accelerator is {name}. Remove it.")
+    return VENDORS[name](host)
+
+
+def unsupported(name: str) -> str | None:
+    """Return why gpu_container cannot use a vendor, or None."""
+    if VENDORS[name] is not None:
+        return None
+    supported = ", ".join(vendor for vendor, factory in VENDORS.items() if factory is not None)
+    return f"accelerator={name} is not supported by gpu_container yet. Supported: {supported}."
+
+
+def choose(functions: Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:
+    """Return the vendor of a host with these PCI functions, or the reason why it must be named.
+
+    NVIDIA comes first. Of the others, only devices with a driver count. On a host where no device has one, all count,
+    so that the error is about the driver.
+    """
+    found = [one for one in accelerators.pick([*functions]) if one["vendor"] in VENDORS]
+    bound = {one["vendor"] for one in found if one["kernel_driver"] and not pci.is_for_guests(one)}
+    vendors = bound or {one["vendor"] for one in found}
+    if NVIDIA in vendors or not vendors:
+        return NVIDIA, None
+    names = [name for name in VENDORS if name in vendors]
+    if len(names) == 1:
+        return names[0], None
+    listed = " and ".join(names)
+    return NVIDIA, f"This host has accelerators of several vendors: {listed}. Set accelerator to one of them."
+
+
+def _of_host(root: str, functions: Callable[[str], Sequence[Mapping[str, Any]]]) -> tuple[str, str | None]:
+    # The driver lists its GPUs here. Reading all PCI functions takes longer.
+    if listing(root, "/proc/driver/nvidia/gpus"):
+        return NVIDIA, None
+    return choose(functions(root))
+
+
+def _functions(root: str) -> list[dict]:
+    return pci.scan_all(root)
+
+
+def _without_devices(host: VendorHost, fault: str) -> ContainerVendor:
+    """Return a vendor with which only tasks without devices succeed. Its first reading of devices fails."""
+
+    def gather(_subsets: frozenset) -> Mapping[str, Any]:
+        raise SelectionError(fault)
+
+    return Nvidia(gather, host.root)
