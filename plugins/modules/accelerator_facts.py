@@ -17,7 +17,9 @@ description:
     has none, the controller sends its own copy (C(pip install nvidia-ml-py)) and removes it after the call. Hosts
     without an NVIDIA driver need no pynvml.
   - AMD's GPUs are read from sysfs. Each partition of a partitioned GPU is a device.
-  - Of AWS Neuron, Intel Gaudi and Intel, only the PCI bus is read.
+  - AWS Neuron's chips are read from sysfs. Their PCI addresses come from C(neuron-ls), from the kernel log, or from the
+    driver. To ask the driver, the module opens the device node of the chip for writing only, and writes nothing.
+  - Of Intel Gaudi and Intel, only the PCI bus is read.
   - The module never writes to sysfs.
 attributes:
   check_mode:

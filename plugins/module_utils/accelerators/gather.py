@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd, nvidia, pci_devices, schema, sysfs
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
+    amd,
+    neuron,
+    nvidia,
+    pci_devices,
+    schema,
+    sysfs,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci
@@ -42,6 +49,8 @@ def gather(
             found, state = _nvidia(nvidia_facts, functions, tree)
         elif vendor == schema.AMD:
             found, state = amd.read(tree, functions, kernel, read_ras)
+        elif vendor == schema.NEURON:
+            found, state = neuron.read(tree, functions, kernel)
         else:
             found, state = pci_devices.read(vendor, root, functions, kernel, loaded)
         devices += found

@@ -1,20 +1,18 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The accelerators of AWS Neuron, Gaudi and Intel as PCI shows them, with the kernel driver that is bound to each."""
+"""The accelerators of Gaudi and Intel as PCI shows them, with the kernel driver that is bound to each."""
 
 from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
 
-# The vendor in hardware/accelerators.py, and the kernel modules. The driver on the PCI bus can have another name.
+# The vendor in hardware/accelerators.py, and the kernel modules.
 _VENDORS = {
-    schema.NEURON: ("neuron", "AWS Neuron", ("neuron",)),
     schema.GAUDI: ("habana", "Gaudi", ("habanalabs",)),
     schema.INTEL: ("intel", "Intel", ("xe", "i915")),
 }
-_DRIVERS = {"neuron-driver": "neuron"}
 VENDORS = tuple(_VENDORS)
 
 
@@ -90,5 +88,5 @@ def _device(vendor: str, function: dict) -> schema.AcceleratorDevice:
 def _module(function: dict) -> str | None:
     """Return the module of the vendor that drives a function."""
     known = {name for _vendor, _title, names in _VENDORS.values() for name in names}
-    driver = _DRIVERS.get(function["kernel_driver"], function["kernel_driver"])
+    driver = function["kernel_driver"]
     return driver if driver in known else None

@@ -68,7 +68,7 @@ class SysfsTree:
         except (FileNotFoundError, NotADirectoryError):
             return SysfsReading()
         except OSError as error:
-            return SysfsReading(refusal=_cause(error))
+            return SysfsReading(refusal=cause(error))
         return SysfsReading(text=content.decode("utf-8", "surrogateescape").strip())
 
     def names(self, path: str, pattern: str) -> list[str]:
@@ -143,7 +143,7 @@ def properties(text: str) -> dict[str, int]:
     return found
 
 
-def _cause(error: OSError) -> str:
+def cause(error: OSError) -> str:
     name = errno.errorcode.get(error.errno or 0, "unknown error")
     return _CAUSES.get(error.errno or 0, f"{error.strerror} ({name})")
 

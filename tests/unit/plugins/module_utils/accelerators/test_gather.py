@@ -12,6 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import AmdTree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import TRN2, NeuronTree
 
 
 def never() -> dict:
@@ -57,7 +58,6 @@ def test_a_host_with_two_vendors(tmp_path):
 @pytest.mark.parametrize(
     ("vendor", "function", "drivers", "generation"),
     [
-        ("neuron", ("0x1d0f", "0x7364", "0x088000"), ("neuron", "neuron-driver"), "Trainium2"),
         ("gaudi", ("0x1da3", "0x1060", "0x120000"), ("habanalabs", "habanalabs"), "Gaudi3"),
         ("gaudi", ("0x1da3", "0x1030", "0x120000"), ("habanalabs", "habanalabs"), None),
         ("intel", ("0x8086", "0x56c0", "0x038000"), ("i915", "i915"), None),
@@ -88,6 +88,14 @@ def test_other_vendors_come_from_pci(tmp_path, vendor, function, drivers, genera
     tree.link("sys/bus/pci/devices/0000:cc:00.0/driver", f"../../../../bus/pci/drivers/{driver}")
     _devices, state = read()
     assert (state["state"], "Only the values of PCI" in state["reason"]) == ("ready", True)
+
+
+def test_a_host_with_neuron_chips(tmp_path):
+    tree = NeuronTree(tmp_path)
+    tree.host(TRN2, 2)
+    found = accelerators_gather.gather(never, root=tree.root)
+    assert [(one["vendor"], one["index"]) for one in found["accelerators"]] == [("neuron", 0), ("neuron", 1)]
+    assert states(found)["neuron"] == "ready"
 
 
 def test_devices_for_guests_are_skipped(tmp_path):
