@@ -19,7 +19,9 @@ description:
   - AMD's GPUs are read from sysfs. Each partition of a partitioned GPU is a device.
   - AWS Neuron's chips are read from sysfs. Their PCI addresses come from C(neuron-ls), from the kernel log, or from the
     driver. To ask the driver, the module opens the device node of the chip for writing only, and writes nothing.
-  - Of Intel Gaudi and Intel, only the PCI bus is read.
+  - Intel Gaudi's accelerators are read from sysfs. Their device nodes are never opened, because the driver resets an
+    accelerator when its node is closed.
+  - Of Intel, only the PCI bus is read.
   - The module never writes to sysfs.
 attributes:
   check_mode:
@@ -149,7 +151,7 @@ ansible_facts:
           sample: e3a9c0ffee123456
         stable_id_kind:
           description: >-
-            Kind of RV(ansible_facts.accelerators[].stable_id): V(uuid), V(unique_id) or V(pci_address).
+            Kind of RV(ansible_facts.accelerators[].stable_id): V(uuid), V(unique_id), V(module_id) or V(pci_address).
           returned: always
           type: str
           sample: unique_id
@@ -171,8 +173,8 @@ ansible_facts:
               sample: /dev/dri/renderD128
             role:
               description: >-
-                Use of the node. V(control) is shared by all devices, V(device), V(render) and V(card) belong to one
-                device.
+                Use of the node. V(control) cannot compute. NVIDIA's and AMD's is shared by all devices. V(device),
+                V(render), V(card) and V(rdma) belong to one device.
               returned: always
               type: str
               sample: render

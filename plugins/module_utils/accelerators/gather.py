@@ -10,6 +10,7 @@ from typing import Any, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
     amd,
+    gaudi,
     neuron,
     nvidia,
     pci_devices,
@@ -51,6 +52,8 @@ def gather(
             found, state = amd.read(tree, functions, kernel, read_ras)
         elif vendor == schema.NEURON:
             found, state = neuron.read(tree, functions, kernel)
+        elif vendor == schema.GAUDI:
+            found, state = gaudi.read(tree, functions, kernel)
         else:
             found, state = pci_devices.read(vendor, root, functions, kernel, loaded)
         devices += found

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The accelerators of Gaudi and Intel as PCI shows them, with the kernel driver that is bound to each."""
+"""The GPUs of Intel as PCI shows them, with the kernel driver that is bound to each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import acc
 
 # The vendor in hardware/accelerators.py, and the kernel modules.
 _VENDORS = {
-    schema.GAUDI: ("habana", "Gaudi", ("habanalabs",)),
     schema.INTEL: ("intel", "Intel", ("xe", "i915")),
 }
 VENDORS = tuple(_VENDORS)

@@ -22,12 +22,12 @@ STATES = (READY, NO_HARDWARE, NO_DRIVER, DRIVER_NOT_LOADED, VERSION_MISMATCH, ER
 
 OK, DEGRADED, LOST, UNKNOWN = HEALTH_STATES = ("ok", "degraded", "lost", "unknown")
 
-# What `stable_id` is. Of an address, another card in the same slot is the same device.
-UUID, UNIQUE_ID, PCI_ADDRESS = STABLE_ID_KINDS = ("uuid", "unique_id", "pci_address")
+# What `stable_id` is. Of an address or a module ID, another card in the same slot is the same device.
+UUID, UNIQUE_ID, PCI_ADDRESS, MODULE_ID = STABLE_ID_KINDS = ("uuid", "unique_id", "pci_address", "module_id")
 
 
 class AcceleratorNode(TypedDict):
-    """A device node. `role`: control (one for all devices), device, render or card. `gid` is the host's."""
+    """A device node. `role`: control (cannot compute), device, render, card or rdma. `gid` is the host's."""
 
     path: str
     role: str

@@ -58,8 +58,6 @@ def test_a_host_with_two_vendors(tmp_path):
 @pytest.mark.parametrize(
     ("vendor", "function", "drivers", "generation"),
     [
-        ("gaudi", ("0x1da3", "0x1060", "0x120000"), ("habanalabs", "habanalabs"), "Gaudi3"),
-        ("gaudi", ("0x1da3", "0x1030", "0x120000"), ("habanalabs", "habanalabs"), None),
         ("intel", ("0x8086", "0x56c0", "0x038000"), ("i915", "i915"), None),
         ("intel", ("0x8086", "0x56c0", "0x038000"), ("xe", "xe"), None),
     ],
