@@ -146,8 +146,8 @@ def _nodes(
     tree: sysfs.SysfsTree, address: str, place: AcceleratorsGaudiPlace, unread: dict[str, str]
 ) -> list[schema.AcceleratorNode]:
     paths = [(place.device_node, "device"), (place.control_node, "control")]
-    for name in tree.names(f"{_PCI}/{address}/infiniband_verbs", r"uverbs[0-9]{1,6}"):
-        paths.append((f"/dev/infiniband/{name}", RDMA))
+    names = tree.names(f"{_PCI}/{address}/infiniband_verbs", r"uverbs[0-9]{1,6}")
+    paths += [(f"/dev/infiniband/{name}", RDMA) for name in names]
     nodes: list[schema.AcceleratorNode] = [{"path": path, "role": role, "gid": tree.gid(path)} for path, role in paths]
     missing = [one["path"] for one in nodes if one["gid"] is None]
     if missing:

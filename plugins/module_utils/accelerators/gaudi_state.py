@@ -28,7 +28,7 @@ _UNUSABLE = {
         "does not help"
     ),
     "Malfunction": f"the accelerator has a malfunction. {KERNEL_LOG}, and power-cycle the host",
-    "Needs reset": "the accelerator needs a reset (status Needs reset). Stop its users, then reset it or reboot the host",
+    "Needs reset": "the accelerator needs a reset (status Needs reset). Stop its users and reset it or reboot the host",
 }
 
 
