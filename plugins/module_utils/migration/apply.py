@@ -144,16 +144,14 @@ class Migrator:
     def _restore(self, step: dict[str, Any]) -> bool:
         path = step["path"]
         content, entry = read_bytes(self._root, observed.KEPT[path], _LARGEST), self._record().get(path)
-        if content is None or entry is None or exists(self._root, path):
+        if content is None or not isinstance(entry, dict) or exists(self._root, path):
             return False
         if not self._check:
             os.makedirs(os.path.dirname(self._full(path)), mode=0o755, exist_ok=True)
-
-            def prepare(temporary: str) -> None:
-                os.chown(temporary, entry["uid"], entry["gid"])
-                os.chmod(temporary, entry["mode"])
-
-            atomic_file.put(self._full(path), content, prepare)
+            # With a damaged record, only root can read the file.
+            private = {"uid": 0, "gid": 0, "mode": 0o600}
+            known = {name: entry[name] for name in private if isinstance(entry.get(name), int)}
+            atomic_file.put(self._full(path), content, _as(**{**private, **known}))
         return True
 
     def _forget(self, _step: dict[str, Any]) -> bool:
@@ -244,8 +242,9 @@ class Migrator:
             return False
         kept = old_keys.without(data)
         if not self._check and kept:
-            mode = stat.S_IMODE(os.stat(self._full(step["path"])).st_mode)
-            self._write(step["path"], kept, mode)
+            place = os.path.realpath(self._full(step["path"]))
+            state = os.stat(place)
+            atomic_file.put(place, kept, _as(state.st_uid, state.st_gid, stat.S_IMODE(state.st_mode)))
         elif not self._check:
             os.unlink(self._full(step["path"]))
         return True
@@ -271,6 +270,16 @@ class Migrator:
         if not self._check:
             host_file.replace(os.path.realpath(self._full(path)), after, 0o644)
         return True
+
+
+def _as(uid: int, gid: int, mode: int) -> Callable[[str], None]:
+    """Return what gives a new file its owner and its mode."""
+
+    def prepare(temporary: str) -> None:
+        os.chown(temporary, uid, gid)
+        os.chmod(temporary, mode)
+
+    return prepare
 
 
 def _carried_out(action: Callable[[dict[str, Any]], bool], step: dict[str, Any]) -> bool:

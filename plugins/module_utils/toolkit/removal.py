@@ -41,6 +41,11 @@ if t.TYPE_CHECKING:
 # nvidia-container-toolkit-base.postinst and deployments/systemd/nvidia-cdi-refresh.service in
 # NVIDIA/nvidia-container-toolkit (d34b304).
 _BASE = "nvidia-container-toolkit-base"
+# What the packages require of each other. Before version 1.11, the toolkit had no base.
+_REQUIRED = {
+    "nvidia-container-toolkit": (_BASE, "libnvidia-container-tools", "libnvidia-container1"),
+    "libnvidia-container-tools": ("libnvidia-container1",),
+}
 _CONFIG_RECORD = owned.CONTAINER_TOOLKIT_CONFIG_RECORD
 _PROOF = "remove the image and the record of the proof in a container"
 
@@ -90,7 +95,14 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
     recorded = packages_record.possibly_installed(host, path, list(host["installed_packages"]))
     known = packages_record.read(host, path)
     requested = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
-    result.packages = [name for name in package_plan.UNIT if name in found and name in requested & recorded]
+    ours = [name for name in package_plan.UNIT if name in found and name in requested & recorded]
+    needed_by = {name: user for user in found if user not in recorded for name in _REQUIRED.get(user, ())}
+    result.packages = [name for name in ours if name not in needed_by]
+    result.reasons += [
+        f"{name} stays, because {needed_by[name]} was installed before this role and requires it"
+        for name in ours
+        if name in needed_by
+    ]
     try:
         result.revokes = docker_runtime.is_registered(host)
     except DaemonConfigError as error:

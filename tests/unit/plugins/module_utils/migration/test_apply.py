@@ -176,6 +176,37 @@ def test_a_wrong_specification_deletes_no_file(tmp_path: Path, place: str, reaso
     assert (tmp_path / "etc/important").read_text() == "kept"
 
 
+@pytest.mark.parametrize(
+    ("entry", "mode"), [({"mode": 0o644, "uid": 0, "gid": 0}, 0o644), ({"mode": "rw", "x": 1}, 0o600), ({}, 0o600)]
+)
+def test_file_is_restored_also_with_a_damaged_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: dict[str, t.Any], mode: int
+) -> None:
+    owners = list[tuple[int, int]]()
+    monkeypatch.setattr(apply.os, "chown", lambda _path, uid, gid: owners.append((uid, gid)))
+    for path, text in (
+        (owned.MIGRATION_DAEMON_JSON, "{}\n"),
+        (observed.RECORD, json.dumps({owned.DAEMON_JSON: entry})),
+    ):
+        (tmp_path / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path[1:]).write_text(text)
+    assert carry_out(tmp_path, {"do": "restore", "path": owned.DAEMON_JSON}) == [f"restore {owned.DAEMON_JSON}"]
+    restored = tmp_path / owned.DAEMON_JSON[1:]
+    assert (restored.read_text(), restored.stat().st_mode & 0o777, owners) == ("{}\n", mode, [(0, 0)])
+
+
+def test_key_keeps_its_owner_and_its_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apply.old_keys, "without", lambda _data: b"rest")
+    (tmp_path / "real.gpg").write_bytes(b"both")
+    owners = list[tuple[int, int]]()
+    monkeypatch.setattr(apply.os, "chown", lambda _path, uid, gid: owners.append((uid, gid)))
+    (tmp_path / "key.gpg").symlink_to(tmp_path / "real.gpg")
+    carry_out(tmp_path, {"do": "remove_key", "path": "/key.gpg"})
+    real = tmp_path / "real.gpg"
+    assert ((tmp_path / "key.gpg").is_symlink(), real.read_bytes()) == (True, b"rest")
+    assert owners == [(os.getuid(), os.getgid())]
+
+
 def test_copies_are_deleted_and_descriptions_stay(tmp_path: Path) -> None:
     folder = tmp_path / owned.MIGRATION[1:]
     for name in ("daemon.json", "config.toml", "files.json", "containers/a.json"):

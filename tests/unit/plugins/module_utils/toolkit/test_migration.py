@@ -224,3 +224,15 @@ def test_absent_removes_what_a_migration_saved() -> None:
     seen["files"][owned.MIGRATION] = {"exists": True, "content": None}
     done = toolkit_removal.plan(t.cast("t.Any", seen))
     assert (done.acts, done.changes) == (True, [f"remove {owned.MIGRATION}"])
+
+
+def test_absent_keeps_what_a_package_from_before_the_role_requires() -> None:
+    found = samples.unit()
+    base, toolkit = "nvidia-container-toolkit-base", "nvidia-container-toolkit"
+    # The role upgraded a toolkit from before version 1.11, which had no base.
+    seen = samples.host("debian-12", found, files=samples.recorded(base))
+    kept = toolkit_removal.plan(t.cast("t.Any", seen))
+    assert kept.packages == []
+    assert kept.reasons == [f"{base} stays, because {toolkit} was installed before this role and requires it"]
+    seen["files"].update(samples.recorded(*found))
+    assert toolkit_removal.plan(t.cast("t.Any", seen)).packages == list(found)
