@@ -35,6 +35,7 @@ def may_exist(host: Host) -> bool:
         host.get("nvidia_docker_traces")
         or any(name in host["installed_packages"] for name in names)
         or conffiles(host)
+        or incomplete(host)
         or old_sources.of_host(host)
     )
 
@@ -81,6 +82,11 @@ def conffiles(host: Host) -> list[str]:
     return [name for name in (PLUGIN, WRAPPER, *RUNTIME) if name in host["package_state"].get("config_files", [])]
 
 
+def incomplete(host: Host) -> list[str]:
+    """Return the old packages whose installation has failed, for example because daemon.json existed already."""
+    return [name for name in (WRAPPER, *RUNTIME) if name in host["package_state"].get("unfinished", [])]
+
+
 def texts(host: Host) -> list[str]:
     """Name each leftover and its consequence, one sentence for each."""
     seen = traces(host)
@@ -119,6 +125,9 @@ def _packages(host: Host) -> list[str]:
     for name in conffiles(host):
         what = owned.DAEMON_JSON if name == WRAPPER else "its configuration files"
         found.append(f"package {name} is removed but not purged: a later purge deletes {what}")
+    found += [
+        f"package {name} is not completely installed, so apt cannot change any package" for name in incomplete(host)
+    ]
     return found
 
 
@@ -215,7 +224,7 @@ def _runtime(host: Host) -> list[str]:
             f"{owned.DAEMON_JSON} has the default-runtime nvidia, which is not registered, so Docker does not start"
         )
     program = fields.program((content.get("runtimes") or {}).get("nvidia"))
-    if program and WRAPPER in {*packages(host), *conffiles(host)}:
+    if program and WRAPPER in {*packages(host), *conffiles(host), *incomplete(host)}:
         found.append(f"runtime nvidia in {owned.DAEMON_JSON} comes from package {WRAPPER}: {program}")
     return found
 

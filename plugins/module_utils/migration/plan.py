@@ -169,7 +169,7 @@ def _listed(containers: list[OldContainer]) -> str:
 
 def _packages(result: Migration, host: Host, *, plugin_goes: bool) -> None:
     installed = leftovers.packages(host)
-    names = [*installed, *(name for name in leftovers.conffiles(host) if name not in installed)]
+    names = {*installed, *leftovers.conffiles(host), *leftovers.incomplete(host)}
     result.purge = sorted(name for name in names if name != leftovers.PLUGIN or plugin_goes)
     if result.purge:
         result.changes.append(f"purge {', '.join(result.purge)}")

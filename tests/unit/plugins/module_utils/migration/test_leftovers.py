@@ -30,9 +30,9 @@ def with_daemon_json(seen: dict[str, t.Any], content: t.Any, flags: t.Any = ()) 
     return seen
 
 
-def removed(name: str) -> dict[str, t.Any]:
+def removed(name: str, state: str = "config_files") -> dict[str, t.Any]:
     seen = old.host()
-    seen["package_state"]["config_files"] = [name]
+    seen["package_state"][state] = [name]
     return seen
 
 
@@ -57,6 +57,10 @@ CASES: dict[str, tuple[dict[str, t.Any], list[str]]] = {
         ["package nvidia-container-runtime 3.4.2-1", "conflict with the toolkit"],
     ),
     "removed wrapper": (removed("nvidia-docker2"), ["not purged: a later purge deletes /etc/docker/daemon.json"]),
+    "unpacked wrapper": (
+        removed("nvidia-docker2", "unfinished"),
+        ["nvidia-docker2 is not completely installed, so apt cannot change any package"],
+    ),
     "dead volume": (
         old.host(volumes=[old.VOLUME]),
         [f"volume {old.VOLUME}", "which does not run: each start of Docker waits 15 seconds", "no driver volume"],

@@ -106,6 +106,14 @@ def test_old_packages_are_purged_with_the_installation_and_their_file_is_kept() 
     assert f"change runtimes.nvidia in {DEFAULT_PATH}" in done.changes
 
 
+def test_half_installed_package_is_purged_and_the_users_file_is_kept() -> None:
+    seen = host({}, {"log-driver": "local"})
+    seen["package_state"]["unfinished"] = ["nvidia-docker2"]
+    done = plan(seen)
+    assert done.changes[:2] == ["purge nvidia-docker2", f"keep {DEFAULT_PATH} through the purge"]
+    assert [step["do"] for step in done.migration.before + done.migration.after] == ["save", "restore"]
+
+
 def test_empty_package_is_purged_from_a_converged_host_without_a_query() -> None:
     seen = samples.refreshed(
         samples.registered(samples.configured("debian-12", {**samples.unit(), "docker.io": "20.10.24"}))
