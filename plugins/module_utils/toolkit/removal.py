@@ -65,7 +65,7 @@ class Removal:
     record: bool = False
     proof: bool = False
     # Whether a migration has saved descriptions of removed containers.
-    migration: bool = False
+    has_saved: bool = False
     packages: list[str] = dataclasses.field(default_factory=list)
     files: list[str] = dataclasses.field(default_factory=list)
     # The units of the packages to disable. Otherwise their links would stay.
@@ -90,7 +90,7 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
     """Return what to remove, and why it is not possible. `restart_policy`: that of role container_engine."""
     result = Removal(record=observed_files.exists(host, owned.CONTAINER_TOOLKIT_RECORD))
     result.proof = observed_files.exists(host, owned.CONTAINER_PROOF_RECORD)
-    result.migration = observed_files.exists(host, owned.MIGRATION)
+    result.has_saved = observed_files.exists(host, owned.MIGRATION)
     found, path = package_plan.found_on(host), owned.CONTAINER_TOOLKIT_RECORD
     recorded = packages_record.possibly_installed(host, path, list(host["installed_packages"]))
     known = packages_record.read(host, path)
@@ -140,7 +140,7 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
         or result.revokes
         or result.config
         or result.proof
-        or result.migration
+        or result.has_saved
         or result.drop_ins
         or result.own_cdi.changes
         or result.wrapper.changes
@@ -157,7 +157,7 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
         (f"remove {', '.join(result.packages)}", result.packages),
         ("remove the repository and holds that this role recorded", result.record),
         (f"remove {', '.join([*result.files, *result.drop_ins])}", result.files or result.drop_ins),
-        (f"remove {owned.MIGRATION}", result.migration),
+        (f"remove {owned.MIGRATION}", result.has_saved),
         (f"restore {', '.join(result.config.keys) if result.config else ''} in {config_file.PATH}", result.config),
     )
     texts = [text for text, is_needed in parts if is_needed]

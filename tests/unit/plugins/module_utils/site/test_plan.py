@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record as proof_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_packages
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
@@ -749,6 +750,14 @@ def test_program_for_cdi_is_removed(values):
     part = with_own_cdi(values, program="digest", unit="[Unit]\n")
     assert part.acts
     assert part.changes[:2] == [f"remove {owned.CDI_UNIT}, {owned.CDI_PROGRAM}", "reload systemd"]
+
+
+def test_what_a_migration_saved_is_removed_with_the_toolkit():
+    there = converged()
+    there["files"][owned.MIGRATION] = {"exists": True, "content": None}
+    parts = site_plan.plan(context(there, {TOOLKIT: {"state": "absent"}}), (TOOLKIT, VOLUME))
+    assert f"remove {owned.MIGRATION}" in parts[TOOLKIT].changes
+    assert report.leftover_notes(there, parts) == []
 
 
 def test_toolkit_replaces_the_program_for_cdi():

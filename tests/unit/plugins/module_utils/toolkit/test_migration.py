@@ -228,7 +228,7 @@ def test_containers_of_unknown_runtimes_are_named_before_any_change() -> None:
 
 def test_absent_removes_what_a_migration_saved() -> None:
     seen = samples.host("debian-12", {"docker.io": "20.10.24"})
-    assert toolkit_removal.plan(t.cast("t.Any", seen)).migration is False
+    assert toolkit_removal.plan(t.cast("t.Any", seen)).has_saved is False
     seen["files"][owned.MIGRATION] = {"exists": True, "content": None}
     done = toolkit_removal.plan(t.cast("t.Any", seen))
     assert (done.acts, done.changes) == (True, [f"remove {owned.MIGRATION}"])
