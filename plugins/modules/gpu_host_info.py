@@ -136,7 +136,7 @@ host:
       sample: {machine_id: 5f3ab1c29d6e4b0f8a7c6d5e4f3a2b1c, boot: 0f6e2b3c-5d4a-4c7b-9e8f-1a2b3c4d5e6f/4}
     accelerators:
       description:
-        - GPUs and accelerators of every vendor (C(vendor) is C(nvidia), C(amd), C(habana), C(neuron) or C(intel)).
+        - GPUs and accelerators of every vendor (C(vendor) is C(nvidia), C(amd), C(gaudi), C(neuron) or C(intel)).
         - C(generation) is for example V(Hopper), V(Trainium2) or V(Gaudi3). It is null if the device ID is unknown.
         - The other fields are those of C(nvidia_pci_devices) of M(gpufleet.hosts.nvidia_gpu_facts).
       type: list

@@ -8,9 +8,9 @@ from __future__ import annotations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
 
-# The vendor in hardware/accelerators.py, and the kernel modules.
+# The name for messages, and the kernel modules.
 _VENDORS = {
-    schema.INTEL: ("intel", "Intel", ("xe", "i915")),
+    schema.INTEL: ("Intel", ("xe", "i915")),
 }
 VENDORS = tuple(_VENDORS)
 
@@ -19,8 +19,8 @@ def read(
     vendor: str, root: str, functions: list[dict], kernel: str | None, loaded: frozenset[str]
 ) -> tuple[list[schema.AcceleratorDevice], schema.AcceleratorVendor]:
     """Return the devices of a vendor. `loaded`: the loaded kernel modules."""
-    internal, title, modules = _VENDORS[vendor]
-    found = [one for one in accelerators.pick(functions) if one["vendor"] == internal]
+    title, modules = _VENDORS[vendor]
+    found = [one for one in accelerators.pick(functions) if one["vendor"] == vendor]
     usable = [one for one in found if not pci.is_for_guests(one)]
     skipped = [
         {
@@ -86,6 +86,6 @@ def _device(vendor: str, function: dict) -> schema.AcceleratorDevice:
 
 def _module(function: dict) -> str | None:
     """Return the module of the vendor that drives a function."""
-    known = {name for _vendor, _title, names in _VENDORS.values() for name in names}
+    known = {name for _title, names in _VENDORS.values() for name in names}
     driver = function["kernel_driver"]
     return driver if driver in known else None

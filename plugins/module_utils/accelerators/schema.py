@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-NVIDIA, AMD, NEURON, GAUDI, INTEL = VENDORS = ("nvidia", "amd", "neuron", "gaudi", "intel")
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import (
+    AMD,
+    GAUDI,
+    INTEL,
+    NEURON,
+    NVIDIA,
+    VENDORS,
+)
+
+__all__ = ("AMD", "GAUDI", "INTEL", "NEURON", "NVIDIA", "VENDORS")
 
 READY = "ready"
 NO_HARDWARE = "no_hardware"

@@ -15,9 +15,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.ac
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import AMD, GAUDI, NEURON, NVIDIA
 
 AUTO = "auto"
-NVIDIA = Nvidia.name
 # Options that only NVIDIA's devices have.
 _NVIDIA_OPTIONS = ("capabilities", "driver_root", "features", "imex_channels")
 
@@ -40,9 +40,9 @@ def _nvidia(host: VendorHost) -> ContainerVendor:
 # One line for each vendor. None: gpu_container does not support it yet.
 VENDORS: dict[str, Callable[[VendorHost], ContainerVendor] | None] = {
     NVIDIA: _nvidia,
-    "amd": None,
-    "neuron": None,
-    "gaudi": None,
+    AMD: None,
+    NEURON: None,
+    GAUDI: None,
 }
 OPTIONS = (AUTO, *VENDORS)
 
@@ -50,7 +50,8 @@ OPTIONS = (AUTO, *VENDORS)
 def create(host: VendorHost, functions: Callable[[str], Sequence[Mapping[str, Any]]] | None = None) -> ContainerVendor:
     """Return the vendor that the option `accelerator` names, else the vendor of the host.
 
-    `functions`: returns the PCI functions below a root. Raise SelectionError if the named vendor cannot be used.
+    `functions`: returns the accelerators below a root, as hardware/accelerators.py describes them. Raise SelectionError
+    if the named vendor cannot be used.
     """
     requested = host.params["accelerator"]
     name, fault = (requested, None) if requested != AUTO else _of_host(host.root, functions or _functions)
@@ -74,12 +75,12 @@ def unsupported(name: str) -> str | None:
 
 
 def choose(functions: Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:
-    """Return the vendor of a host with these PCI functions, or the reason why it must be named.
+    """Return the vendor of a host with these accelerators, or the reason why it must be named.
 
     NVIDIA comes first. Of the others, only devices with a driver count. On a host where no device has one, all count,
     so that the error is about the driver.
     """
-    found = [one for one in accelerators.pick([*functions]) if one["vendor"] in VENDORS]
+    found = [one for one in functions if one["vendor"] in VENDORS]
     bound = {one["vendor"] for one in found if one["kernel_driver"] and not pci.is_for_guests(one)}
     vendors = bound or {one["vendor"] for one in found}
     if NVIDIA in vendors or not vendors:
@@ -99,7 +100,7 @@ def _of_host(root: str, functions: Callable[[str], Sequence[Mapping[str, Any]]])
 
 
 def _functions(root: str) -> list[dict]:
-    return pci.scan_all(root)
+    return accelerators.pick(pci.scan_all(root), root)
 
 
 def _without_devices(host: VendorHost, fault: str) -> ContainerVendor:

@@ -8,14 +8,15 @@ from __future__ import annotations
 import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import amd_gpus, generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import AMD, GAUDI, INTEL, NEURON, NVIDIA
 
 _VENDORS = {
-    "0x10de": "nvidia",
-    "0x1002": "amd",
-    "0x1da3": "habana",
-    "0x1d0f": "neuron",
-    "0x8086": "intel",
+    "0x10de": NVIDIA,
+    amd_gpus.VENDOR_ID: AMD,
+    "0x1da3": GAUDI,
+    "0x1d0f": NEURON,
+    "0x8086": INTEL,
 }
 # AWS's accelerators have the class "system peripheral". Only the device ID identifies them.
 _NEURON = {
@@ -26,23 +27,29 @@ _NEURON = {
     **dict.fromkeys(("0x7564", "0x7565"), "Trainium3"),
 }
 # Device 1030 is Gaudi2 in some of the vendor's sources and Gaudi3 in others, so its generation is unknown.
-_HABANA = {
+_GAUDI = {
     "0x0001": "Goya",
     **dict.fromkeys(("0x1000", "0x1010"), "Gaudi"),
     **dict.fromkeys(("0x1020", "0x1021"), "Gaudi2"),
     **dict.fromkeys(("0x1060", "0x1063"), "Gaudi3"),
 }
-_MODULES = {"neuron": "neuron", "habana": "habanalabs", "amd": "amdgpu"}
+_MODULES = {NEURON: "neuron", GAUDI: "habanalabs", AMD: amd_gpus.DRIVER}
 _DISPLAY_CLASSES = ("0x0300", "0x0302", "0x0380")
 _ACCELERATOR_CLASS = "0x1200"
 
 
-def pick(functions: list[dict]) -> list[dict]:
-    """Return the GPUs and accelerators in bus order, with `vendor`, `kind` and `generation`."""
+def pick(functions: list[dict], root: str | None = None) -> list[dict]:
+    """Return the GPUs and accelerators in bus order, with `vendor`, `kind` and `generation`.
+
+    With the `root` of a host, AMD's display adapters that do not compute are left out. Without it, all are candidates.
+    """
     found = []
+    computing = None if root is None else amd_gpus.computing(root)
     for function in functions:
         vendor = _VENDORS.get(function["vendor_id"])
         kind = _kind(vendor, function)
+        if vendor == AMD and kind == "gpu" and computing is not None and not amd_gpus.computes(function, computing):
+            continue
         if vendor and kind:
             found.append(
                 {**function, "vendor": vendor, "kind": kind, "generation": _generation(vendor, function["device_id"])}
@@ -75,21 +82,21 @@ def has_module(root: str, kernel: str, name: str) -> bool:
 
 def _kind(vendor: str | None, function: dict) -> str | None:
     class_id, device = function["class_id"] or "", function["device_id"]
-    if vendor == "nvidia":
+    if vendor == NVIDIA:
         return "gpu" if function["kind"] == "gpu" else None
-    if vendor == "neuron":
+    if vendor == NEURON:
         return "accelerator" if device in _NEURON else None
     if vendor and class_id.startswith(_ACCELERATOR_CLASS):
         return "accelerator"
     # Servers have display adapters that do not compute. Count AMD's GPUs, and Intel's GPUs without a display.
-    if vendor == "amd" and class_id.startswith(_DISPLAY_CLASSES):
+    if vendor == AMD and class_id.startswith(_DISPLAY_CLASSES):
         return "gpu"
-    if vendor == "intel" and class_id.startswith("0x0380"):
+    if vendor == INTEL and class_id.startswith("0x0380"):
         return "gpu"
     return None
 
 
 def _generation(vendor: str, device: str | None) -> str | None:
-    if vendor == "nvidia" and device:
+    if vendor == NVIDIA and device:
         return generations.of(device).name
-    return {"neuron": _NEURON, "habana": _HABANA}.get(vendor, {}).get(device or "")
+    return {NEURON: _NEURON, GAUDI: _GAUDI}.get(vendor, {}).get(device or "")

@@ -12,7 +12,13 @@ cmd/k8s-node-labeller/amdgpu.ids (ed76468); pci.ids of Debian 12.
 
 from __future__ import annotations
 
+import re
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+
 VENDOR_ID = "0x1002"
+DRIVER = "amdgpu"
+_NODES = "/sys/class/kfd/kfd/topology/nodes"
 
 # MI200 has the same counters as other GPUs, but reading them clears the status in its hardware.
 MI200 = ("0x7408", "0x740c", "0x740f", "0x7410")
@@ -41,3 +47,32 @@ MODELS = {
     "0x744c": "RX 7900",
     "0x7550": "RX 9070",
 }
+
+
+def computing(root: str) -> dict[str, bool]:
+    """Return the GPUs that the compute driver (KFD) knows, by PCI address without function.
+
+    The value says whether cores of a CPU share the GPU's KFD node.
+    """
+    found = {}
+    for name in listing(root, _NODES):
+        text = read_text(root, f"{_NODES}/{name}/properties") or ""
+        values = {key: int(value) for key, value in re.findall(r"^(\w+) (\d+)$", text, re.MULTILINE)}
+        if values.get("simd_count"):
+            location = values.get("location_id", 0)
+            address = f"{values.get('domain', 0):04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}"
+            found[address] = values.get("cpu_cores_count", 0) > 0
+    return found
+
+
+def computes(function: dict, known: dict[str, bool]) -> bool:
+    """Return whether a display adapter of AMD is a GPU that computes, and not graphics of a CPU.
+
+    `known`: from `computing`. It has each GPU that the kernel module drives. Without the module, only the model tells
+    it. The GPU of an MI300A shares its package with a CPU, but is a GPU for computing.
+    """
+    is_model = function["device_id"] in MODELS
+    if function["kernel_driver"] != DRIVER:
+        return is_model
+    has_cpu = known.get(function["address"].rpartition(".")[0])
+    return has_cpu is not None and (is_model or not has_cpu)

@@ -168,7 +168,7 @@ def observe(
     services = host_services.read(sorted({*UNITS, *(units or [])}), run)
     kernels = host_kernels.read(root, kernel, run)
     releases = [entry["release"] for entry in kernels["kernels"]]
-    found = accelerators.pick(functions)
+    found = accelerators.pick(functions, root)
     host: dict = {
         "schema": SCHEMA,
         "os": system,

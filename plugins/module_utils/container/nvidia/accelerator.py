@@ -45,6 +45,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import features as driver_features
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.features import Extras
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import NVIDIA
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kubelet
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, driver_volume, graphics
 
@@ -60,7 +61,7 @@ class Nvidia:
     `driver_root` is the directory of the driver's user-space files if they are not those of the host itself.
     """
 
-    name = "nvidia"
+    name = NVIDIA
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request i
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators
 from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering.planner import RenderingPlanner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.usage.report import report
 from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
@@ -218,16 +219,21 @@ def test_info_shows_holders_and_free_devices(host):
 
 
 def function(vendor_id, device_id="0x0001", class_id="0x120000", driver=None):
-    """Return a PCI function, as hardware/pci.py describes it."""
+    """Return an accelerator on the PCI bus, as hardware/accelerators.py describes it."""
     kind = "gpu" if vendor_id == "0x10de" else "other"
-    return {
-        "address": "0000:01:00.0",
-        "vendor_id": vendor_id,
-        "device_id": device_id,
-        "class_id": class_id,
-        "kind": kind,
-        "kernel_driver": driver,
-    }
+    (found,) = accelerators.pick(
+        [
+            {
+                "address": "0000:01:00.0",
+                "vendor_id": vendor_id,
+                "device_id": device_id,
+                "class_id": class_id,
+                "kind": kind,
+                "kernel_driver": driver,
+            }
+        ]
+    )
+    return found
 
 
 NVIDIA = function("0x10de", "0x2330", "0x030200", "nvidia")

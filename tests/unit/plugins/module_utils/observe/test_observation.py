@@ -97,7 +97,7 @@ def test_accelerators_of_all_vendors_are_listed_and_other_devices_are_not(tree):
     assert [(item["address"], item["vendor"], item["kind"], item["generation"]) for item in host["accelerators"]] == [
         ("0000:01:00.0", "nvidia", "gpu", "Ampere"),
         ("0000:03:00.0", "amd", "gpu", None),
-        ("0000:04:00.0", "habana", "accelerator", "Gaudi2"),
+        ("0000:04:00.0", "gaudi", "accelerator", "Gaudi2"),
         ("0000:05:00.0", "neuron", "accelerator", "Inferentia2"),
         ("0000:08:00.0", "intel", "gpu", None),
     ]
@@ -105,6 +105,36 @@ def test_accelerators_of_all_vendors_are_listed_and_other_devices_are_not(tree):
     assert host["nvidia"]["device_ids"] == ["0x20b0"]
     assert host["nvidia"]["nvswitches"] == ["0000:02:00.0"]
     assert len(host["nvidia"]["pci_devices"]) == 3
+
+
+APU, GPU, RADEON = "0x1681", "0x740f", "0x73bf"
+
+
+@pytest.mark.parametrize(
+    ("device", "driver", "nodes", "is_gpu"),
+    [
+        (GPU, None, {}, True),
+        (GPU, "amdgpu", {"simd_count": 416}, True),
+        # The compute driver does not know the GPU: perhaps its firmware is missing.
+        (GPU, "amdgpu", {}, False),
+        # Of a model that is not known, only the compute driver tells whether it computes.
+        (RADEON, None, {}, False),
+        (RADEON, "amdgpu", {"simd_count": 144}, True),
+        (RADEON, "amdgpu", {"simd_count": 0}, False),
+        # Graphics in a CPU. Its KFD node has cores of the CPU, or it has none.
+        (APU, None, {}, False),
+        (APU, "amdgpu", {}, False),
+        (APU, "amdgpu", {"simd_count": 24, "cpu_cores_count": 16}, False),
+    ],
+)
+def test_display_adapters_of_amd_count_only_if_they_compute(tree, device, driver, nodes, is_gpu):
+    tree.function("0000:03:00.0", device, vendor="0x1002", class_id="0x030000", driver=driver)
+    if nodes:
+        values = {"domain": 0, "location_id": 3 << 8, **nodes}
+        text = "".join(f"{name} {value}\n" for name, value in values.items())
+        tree.file("sys/class/kfd/kfd/topology/nodes/1/properties", text)
+    tree.file("sys/class/kfd/kfd/topology/nodes/0/properties", "cpu_cores_count 64\nsimd_count 0\n")
+    assert [item["vendor"] for item in observe(tree)["accelerators"]] == (["amd"] if is_gpu else [])
 
 
 @pytest.mark.parametrize("driver", ["vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback"])
@@ -162,11 +192,11 @@ OTHERS = [
     ("0x1d0f", "0x7364", "0x088000", "neuron", "Trainium2"),
     ("0x1d0f", "0x7564", "0x088000", "neuron", "Trainium3"),
     ("0x1d0f", "0x7565", "0x088000", "neuron", "Trainium3"),
-    ("0x1da3", "0x0001", "0x120000", "habana", "Goya"),
-    ("0x1da3", "0x1000", "0x120000", "habana", "Gaudi"),
-    ("0x1da3", "0x1030", "0x120000", "habana", None),
-    ("0x1da3", "0x1063", "0x120000", "habana", "Gaudi3"),
-    ("0x1da3", "0x2000", "0x120000", "habana", None),
+    ("0x1da3", "0x0001", "0x120000", "gaudi", "Goya"),
+    ("0x1da3", "0x1000", "0x120000", "gaudi", "Gaudi"),
+    ("0x1da3", "0x1030", "0x120000", "gaudi", None),
+    ("0x1da3", "0x1063", "0x120000", "gaudi", "Gaudi3"),
+    ("0x1da3", "0x2000", "0x120000", "gaudi", None),
     ("0x1002", "0x74a1", "0x120000", "amd", None),
     ("0x1002", "0x740f", "0x038000", "amd", None),
 ]
@@ -188,8 +218,8 @@ def test_kernel_modules_of_other_vendors_are_read_only_with_their_accelerators(t
     tree.function("0000:05:00.0", "0x7264", vendor="0x1d0f", class_id="0x088000")
     assert observe(tree)["accelerator_drivers"] == {"neuron": {"loaded": True, "version": "2.30.2.0", "kernels": [K]}}
     tree.function("0000:06:00.0", "0x1020", vendor="0x1da3", class_id="0x120000")
-    habana = observe(tree)["accelerator_drivers"]["habanalabs"]
-    assert habana == {"loaded": False, "version": None, "kernels": []}
+    gaudi = observe(tree)["accelerator_drivers"]["habanalabs"]
+    assert gaudi == {"loaded": False, "version": None, "kernels": []}
 
 
 def test_nvlink5_switches_are_found_among_infiniband_devices(tree):
