@@ -21,8 +21,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as 
 
 MODULE = "accelerator_cdi_spec"
 # The vendors whose device nodes are known, with the default kind. It is not the vendor's own kind, because engines
-# reject a device that two specifications describe.
-KINDS = {"amd": "gpufleet-amd/gpu"}
+# reject a device that two specifications describe, and Intel's DRA driver deletes all files of intel.com/gaudi.
+KINDS = {vendor: f"gpufleet-{vendor}/gpu" for vendor in owned.ACCELERATOR_CDI_SPECIFICATIONS}
 ERRORS = (specification.CdiError, cdi_file.FileError, OSError)
 error_text = publish.error_text
 

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build the CDI specification of accelerators in the neutral schema: the device nodes of each, and nothing else.
 
-The libraries of AMD's ROCm are in the images, so a specification needs no mounts, variables and hooks
-(ROCm/container-toolkit, internal/cdi, 192fe8e).
+The libraries of these vendors are in the images, so a specification needs no mounts, variables and hooks
+(ROCm/container-toolkit, internal/cdi, 192fe8e; intel/intel-resource-drivers-for-kubernetes, pkg/gaudi). A variable such
+as HABANA_VISIBLE_MODULES cannot be in it: of two devices, the last one would win.
 """
 
 from __future__ import annotations

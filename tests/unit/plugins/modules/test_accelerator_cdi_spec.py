@@ -38,7 +38,7 @@ def test_the_file_is_removed_without_reading_the_host(capsys, tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("vendor", ["nvidia", "gaudi", "cray"])
+@pytest.mark.parametrize("vendor", ["nvidia", "intel", "cray"])
 def test_other_vendors_are_refused(capsys, vendor):
     assert "amd" in run(capsys, vendor=vendor)["msg"]
 
