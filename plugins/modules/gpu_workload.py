@@ -35,8 +35,10 @@ options:
       - V(systemd) stops units.
       - V(command) starts programs of yours.
       - V(slurm) drains the node of Slurm and waits for all its jobs. Jobs are never stopped.
+      - V(kubernetes) cordons the node of Kubernetes and evicts its pods, again and again while a disruption budget
+        refuses. It runs where C(kubectl) and a login to the cluster are, usually with C(delegate_to).
     type: str
-    choices: [none, docker, podman, systemd, command, slurm]
+    choices: [none, docker, podman, systemd, command, slurm, kubernetes]
     required: true
   owner:
     description:
@@ -134,6 +136,49 @@ options:
       directory:
         description: Directory of C(scontrol) and C(squeue), if it is not in the system's search path.
         type: path
+  kubernetes:
+    description:
+      - Options of O(adapter=kubernetes). The user of the cluster needs the rights to get and patch nodes, to list pods
+        in all namespaces, and to create C(pods/eviction).
+      - Pods of DaemonSets and static pods stay. If they hold accelerators, they are named in RV(waiting_for).
+    type: dict
+    default: {}
+    suboptions:
+      node:
+        description:
+          - Name of the node in the cluster. The default is the name of the machine that runs the module, so set it with
+            C(delegate_to).
+        type: str
+      kubectl:
+        description: Program and first arguments, for example C([k3s, kubectl]).
+        type: list
+        elements: str
+        default: [kubectl]
+      kubeconfig:
+        description: File with the login. The default is that of C(kubectl).
+        type: path
+      context:
+        description: Context of the kubeconfig. The default is its current one.
+        type: str
+      gpus_only:
+        description:
+          - Whether only pods that hold accelerators must end. Enough for a reload of the driver, not for a reboot.
+        type: bool
+        default: false
+      delete_emptydir:
+        description: Whether to evict pods with C(emptyDir) volumes. An eviction deletes the data in them.
+        type: bool
+        default: false
+      delete_unmanaged:
+        description: Whether to evict pods without a controller. Nothing starts them again.
+        type: bool
+        default: false
+      labels:
+        description:
+          - Labels of the node during the drain. The former labels are restored at the end.
+          - With V({nvidia.com/gpu.deploy.operands: "false"}), the GPU Operator removes its pods, which use the driver.
+        type: dict
+        default: {}
   _nvml_binding_path:
     description: Private. Do not set.
     type: path
@@ -148,8 +193,11 @@ attributes:
     description: A verb that has nothing to do changes nothing.
     support: full
 notes:
-  - Requires root.
-  - The record is F(/var/lib/gpufleet/workload_drain.json).
+  - Requires root, except with O(adapter=kubernetes).
+  - The record is F(/var/lib/gpufleet/workload_drain.json). With O(adapter=kubernetes), it is the annotation
+    C(gpufleet.github.io/drain) of the node.
+  - Kubernetes does not show who cordoned a node. A cordon without the annotation C(gpufleet.github.io/drain-reason) is
+    that of somebody else, and stays.
   - The task is changed if work was kept away, stopped, started or let in again. The record alone is no change.
 author:
   - gpufleet maintainers (@gpufleet)
@@ -173,6 +221,30 @@ EXAMPLES = r"""
   register: drain
   until: drain.ready or drain.expired
   retries: 250
+  delay: 1
+
+- name: Cordon a node of Kubernetes and evict its pods
+  gpufleet.hosts.gpu_workload:
+    verb: begin
+    adapter: kubernetes
+    kubernetes:
+      node: "{{ inventory_hostname }}"
+    timeout: 3600
+  delegate_to: localhost
+  become: false
+
+- name: Evict the pods that a disruption budget keeps, until all have ended
+  gpufleet.hosts.gpu_workload:
+    verb: poll
+    adapter: kubernetes
+    kubernetes:
+      node: "{{ inventory_hostname }}"
+    wait: 60
+  delegate_to: localhost
+  become: false
+  register: drain
+  until: drain.ready or drain.expired
+  retries: 65
   delay: 1
 
 - name: Resume the node if the jobs did not end in time
@@ -267,11 +339,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import runner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.client import KubernetesError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapters
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain import WorkloadDrain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.record import WorkloadRecords
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
 
 LONGEST = 604800
@@ -306,13 +378,13 @@ def main() -> None:
             module.fail_json(msg=f"{name} is {params[name]}, but must be between {least} and {LONGEST} seconds.")
     if not params["owner"].strip():
         module.fail_json(msg="owner is empty. Name who drains the host.")
-    if params["adapter"] != "none" and not is_root():
+    if params["adapter"] not in ("none", "kubernetes") and not is_root():
         module.fail_json(msg="This module needs root to drain a host. Set become: true.")
     try:
         result = _result(module)
     except BindingMissing as error:
         module.fail_json(**error.result())
-    except (WorkloadError, SlurmError) as error:
+    except (WorkloadError, SlurmError, KubernetesError) as error:
         module.fail_json(msg=str(error))
     for sentence in result["notes"]:
         module.warn(sentence)
@@ -327,7 +399,8 @@ def _result(module: AnsibleModule) -> dict:
     params = module.params
     tools = adapters.WorkloadTools(runner(module), params["_nvml_binding_path"])
     adapter = adapters.build(params["adapter"], params.get(params["adapter"]) or {}, tools)
-    drain = WorkloadDrain(adapter, WorkloadRecords(), params["owner"], check=module.check_mode)
+    records = adapters.records(params["adapter"], params.get(params["adapter"]) or {}, tools)
+    drain = WorkloadDrain(adapter, records, params["owner"], check=module.check_mode)
     if params["verb"] == "begin":
         return drain.begin(params["reason"], params["timeout"])
     if params["verb"] == "poll":

@@ -11,10 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.client import KubernetesClient
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.eviction import EvictionRules
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmClient
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import engines
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.command import CommandWorkload
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.kubernetes import (
+    KubernetesRecords,
+    KubernetesWorkload,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.nothing import NoWorkload
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.record import WorkloadRecords
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.slurm import SlurmWorkload
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.systemd import SystemdWorkload
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadAdapter
@@ -35,6 +42,16 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "timeout": {"type": "int", "default": 60},
     },
     "slurm": {"node": {"type": "str"}, "directory": {"type": "path"}},
+    "kubernetes": {
+        "node": {"type": "str"},
+        "kubectl": {"type": "list", "elements": "str", "default": ["kubectl"]},
+        "kubeconfig": {"type": "path"},
+        "context": {"type": "str"},
+        "gpus_only": {"type": "bool", "default": False},
+        "delete_emptydir": {"type": "bool", "default": False},
+        "delete_unmanaged": {"type": "bool", "default": False},
+        "labels": {"type": "dict", "default": {}},
+    },
 }
 
 
@@ -61,6 +78,34 @@ def _slurm(options: Mapping[str, Any], tools: WorkloadTools) -> WorkloadAdapter:
     return SlurmWorkload(SlurmClient(tools.run, node, options.get("directory")))
 
 
+def kubernetes_client(options: Mapping[str, Any], tools: WorkloadTools) -> KubernetesClient:
+    """Return the client for the node of adapter kubernetes. The default name is that of this host, as the kubelet's."""
+    return KubernetesClient(
+        tools.run,
+        options.get("node") or os.uname().nodename.lower(),
+        kubectl=options.get("kubectl") or ["kubectl"],
+        kubeconfig=options.get("kubeconfig"),
+        context=options.get("context"),
+    )
+
+
+def records(name: str, options: Mapping[str, Any], tools: WorkloadTools) -> WorkloadRecords | KubernetesRecords:
+    """Return where an adapter keeps the record of a drain."""
+    return KubernetesRecords(kubernetes_client(options, tools)) if name == "kubernetes" else WorkloadRecords()
+
+
+def _kubernetes(options: Mapping[str, Any], tools: WorkloadTools) -> WorkloadAdapter:
+    names = ("delete_emptydir", "delete_unmanaged", "gpus_only")
+    rules = EvictionRules(**{name: bool(options.get(name)) for name in names})
+    # YAML reads the values of labels as booleans and numbers.
+    labels = {str(key): _label(value) for key, value in (options.get("labels") or {}).items()}
+    return KubernetesWorkload(kubernetes_client(options, tools), rules, labels)
+
+
+def _label(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 _BUILDERS: dict[str, Callable[[Mapping[str, Any], WorkloadTools], WorkloadAdapter]] = {
     "none": lambda options, tools: NoWorkload(),
     "docker": lambda options, tools: engines.docker(options, tools.run, tools.binding),
@@ -68,4 +113,5 @@ _BUILDERS: dict[str, Callable[[Mapping[str, Any], WorkloadTools], WorkloadAdapte
     "systemd": lambda options, tools: SystemdWorkload(tools.run, options.get("units") or ()),
     "command": _command,
     "slurm": _slurm,
+    "kubernetes": _kubernetes,
 }

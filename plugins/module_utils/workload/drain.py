@@ -14,12 +14,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.kubernetes import KubernetesRecords
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.record import (
     DRAINED,
     WorkloadRecord,
     WorkloadRecords,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import (
+    EvictingAdapter,
     WorkloadAdapter,
     WorkloadError,
     WorkloadView,
@@ -39,7 +41,7 @@ class WorkloadDrain:
     def __init__(
         self,
         adapter: WorkloadAdapter,
-        records: WorkloadRecords,
+        records: WorkloadRecords | KubernetesRecords,
         owner: str,
         *,
         check: bool = False,
@@ -80,7 +82,10 @@ class WorkloadDrain:
                 self._adapter.close(record.reason)
             if view.stoppable:
                 self._adapter.stop(view.stoppable)
+            changes = bool(acts or view.stoppable or stops)
             view = self._adapter.view() if acts or view.stoppable else view
+            evicted, view = self._evicted(view)
+            return self._result(record, view, changed=changes or evicted > 0, foreign=foreign)
         return self._result(record, view, changed=bool(acts or view.stoppable or stops), foreign=foreign)
 
     def poll(self, wait: float) -> dict[str, Any]:
@@ -90,7 +95,7 @@ class WorkloadDrain:
             return self._nothing(self._adapter.view())
         if record is None:
             raise WorkloadError(f"{self._owner} has not drained this host. Run this module with verb begin first.")
-        until = self._clock() + wait
+        until, evicted = self._clock() + wait, 0
         while True:
             view = self._adapter.view()
             if record.owner == self._owner and record.closes and not view.closed:
@@ -99,13 +104,17 @@ class WorkloadDrain:
                     "who, and run again."
                 )
             left = min(until, record.began + record.timeout) - self._clock()
+            # After the time limit, nothing more is ended.
+            if record.owner == self._owner and record.began + record.timeout > self._clock() and not self._check:
+                count, view = self._evicted(view)
+                evicted += count
             if not view.work or left <= 0 or self._check:
                 break
             self._sleep(min(_INTERVAL, left))
         if record.owner == self._owner and not view.work and record.phase != DRAINED and not self._check:
             record = dataclasses.replace(record, phase=DRAINED)
             self._records.write(record)
-        return self._result(record, view, foreign=self._foreign(record, view))
+        return self._result(record, view, changed=evicted > 0, foreign=self._foreign(record, view))
 
     def abort(self) -> dict[str, Any]:
         """Undo a drain before anything else was changed. After a failed step, the host stays drained."""
@@ -134,6 +143,12 @@ class WorkloadDrain:
                 self._adapter.close(reason)
                 view = self._adapter.view()
         return self._result(failed, view, changed=changed, foreign=foreign)
+
+    def _evicted(self, view: WorkloadView) -> tuple[int, WorkloadView]:
+        """Evict work, and return how much was accepted, and the work afterwards. An open node would get it back."""
+        if not isinstance(self._adapter, EvictingAdapter) or not view.closed or not view.work:
+            return 0, view
+        return self._adapter.evict(), self._adapter.view()
 
     def _drains_nothing(self, record: WorkloadRecord | None) -> bool:
         return record is None and self._adapter.name == "none"

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
 
@@ -55,6 +55,14 @@ class WorkloadAdapter(Protocol):
 
     def start(self, identifiers: tuple[str, ...]) -> list[str]:
         """Start what `stop` stopped and what does not run. Return sentences about what no longer exists."""
+
+
+@runtime_checkable
+class EvictingAdapter(Protocol):
+    """An adapter whose scheduler ends running work on request, and can refuse the request for now."""
+
+    def evict(self) -> int:
+        """Request it for all work that may be ended. Return how many requests were accepted."""
 
 
 def reason_text(*parts: str) -> str:
