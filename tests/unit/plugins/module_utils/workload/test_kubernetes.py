@@ -116,7 +116,7 @@ def test_pods_of_this_node_are_evicted_and_the_node_is_uncordoned_at_the_end():
     cluster = Cluster(pod("a"), pod("b"), pod("other", node="n2"), pod("c"))
     done = drain(cluster).begin("new driver", 60)
     assert (cluster.evicted, cluster.node["spec"]) == (["a", "b", "c"], {"unschedulable": True})
-    assert (done["changed"], done["state"], done["waiting_for"]) == (True, "waiting", [])
+    assert (done["changed"], done["state"], done["waiting_for"]) == (True, "drained", [])
     assert done["reason"] == "gpufleet: new driver"
     assert drain(cluster).poll(0)["ready"]
     assert drain(cluster).end()["changed"]
