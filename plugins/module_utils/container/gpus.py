@@ -26,6 +26,16 @@ class GpuWords(NamedTuple):
     selectors: str = "an index, a stable ID or its beginning, or a PCI address"
 
 
+class RunRule(NamedTuple):
+    """Containers get only devices with consecutive indexes. `why`: the reason, for messages.
+
+    `aligned`: the numbers of devices for which a run at a multiple of the number is preferred.
+    """
+
+    why: str
+    aligned: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True)
 class GpuProcess:
     """A process that uses a GPU, as the driver lists it. `partition`: the IDs of its partition."""
@@ -115,10 +125,14 @@ class Unit:
 
 @dataclass(frozen=True)
 class Inventory:
-    """The GPUs of a host and the units that can be assigned to containers."""
+    """The GPUs of a host and the units that can be assigned to containers.
+
+    `runs` is None if a container can have any devices.
+    """
 
     gpus: tuple[Gpu, ...] = ()
     units: tuple[Unit, ...] = ()
+    runs: RunRule | None = None
 
     @property
     def words(self) -> GpuWords:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import runs
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder, holders_of
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.named_gpu import find_unit, refuse_lost
@@ -50,10 +51,13 @@ def select_units(
     accepted = _Filter(conditions, busy or {}, frozenset(current) if running else frozenset())
     if request.kind == "count":
         free, load = _free_units(request.count, inventory, accepted, holders, exclusive)
+        if inventory.runs is not None:
+            return runs.choose(request.count, free, inventory.runs, current=frozenset(current), load=load)
         return _best_set(free, request.count, frozenset(current), load, topology)
     units = _named_units(request, inventory, accepted) if request.selectors else _all_units(inventory, accepted)
     if exclusive:
         _refuse_held(units, holders)
+    runs.refuse_gaps(units, inventory, _not_blocked(inventory, holders, exclusive))
     return units
 
 
@@ -128,6 +132,16 @@ def _refuse_held(units: Sequence[Unit], holders: Collection[Holder]) -> None:
         raise SelectionError(
             f"exclusive: {'; '.join(held)}. Stop the container or process, request other GPUs, or remove exclusive."
         )
+
+
+def _not_blocked(inventory: Inventory, holders: Collection[Holder], exclusive: bool) -> list[Unit]:
+    """Return the usable units that a container could get."""
+    return [
+        unit
+        for unit in inventory.units
+        if not unit.gpu.unusable_reason
+        and not any(exclusive or holder.exclusive for holder in holders_of(unit, holders, inventory))
+    ]
 
 
 def _free_units(
