@@ -7,17 +7,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: accelerator_cdi_spec
-short_description: Manage a CDI specification of the host's AMD GPUs or Gaudi accelerators
+short_description: Manage a CDI specification of the host's accelerators of AMD, AWS Neuron or Intel Gaudi
 version_added: 0.1.0
 description:
   - Writes a Container Device Interface (CDI) specification of the devices of one vendor that
     M(gpufleet.hosts.accelerator_facts) returns. No tool of the vendor is required.
   - Docker 25 and newer, Podman 4.1 and newer, containerd and CRI-O then accept C(gpufleet-amd/gpu=0),
-    C(gpufleet-amd/gpu=STABLE_ID) or C(gpufleet-amd/gpu=all) as a device, and C(gpufleet-gaudi/gpu=module-4) for Gaudi.
+    C(gpufleet-amd/gpu=STABLE_ID) or C(gpufleet-amd/gpu=all) as a device, C(gpufleet-neuron/gpu=0) for AWS
+    Neuron, and C(gpufleet-gaudi/gpu=module-4) for Gaudi.
     Docker before 28.2 needs the feature C(cdi) in C(daemon.json).
   - A device of the specification has the device nodes of the host, with their numeric group IDs. It has no mounts,
     variables or hooks, because the libraries are in the images.
   - In the name of a partition, a dash replaces the slash of the stable ID, because CDI does not allow a slash.
+  - Containers can only use AWS Neuron chips with consecutive indexes. CDI cannot check this, so request such chips. If
+    the usable chips have a gap, there is no device C(all).
   - The specification of the vendor's tool can exist beside this one. It is never changed. If another file describes
     O(cdi_kind), the module reports that file in RV(maintained_by) and writes no specification. The module removes its
     own earlier specification.
@@ -40,7 +43,7 @@ options:
   vendor:
     description: Vendor of the devices.
     type: str
-    choices: [amd, gaudi]
+    choices: [amd, neuron, gaudi]
     required: true
   state:
     description: V(present) writes the specification. V(absent) removes it.
@@ -49,7 +52,7 @@ options:
     default: present
   cdi_kind:
     description:
-      - Vendor and class in the kind of the devices. The default is C(gpufleet-amd/gpu) or C(gpufleet-gaudi/gpu).
+      - Vendor and class in the kind of the devices. The default is C(gpufleet-VENDOR/gpu).
       - The kind of AMD's own tool is C(amd.com/gpu). Engines reject devices that two specifications describe. Intel's
         DRA driver deletes all specifications of its kind C(intel.com/gaudi).
     type: str
@@ -57,7 +60,7 @@ options:
     description:
       - Path of the specification, in one of O(spec_dirs), with the suffix C(.json) or C(.yaml). The content is always
         JSON.
-      - The default is C(/var/run/cdi/gpufleet-amd.json) or C(/var/run/cdi/gpufleet-gaudi.json).
+      - The default is C(/var/run/cdi/gpufleet-VENDOR.json).
     type: path
   spec_dirs:
     description: Directories in which the engines look for specifications.

@@ -31,7 +31,9 @@ CDI_SPECIFICATION = "/etc/cdi/gpufleet-nvidia.json"
 # A specification of another kind than nvidia.com/gpu, by its vendor and its class.
 CDI_SPECIFICATION_OF_KIND = "/etc/cdi/gpufleet-{}-{}.json"
 # Module accelerator_cdi_spec: the specifications of other vendors, which are only valid until the next boot.
-ACCELERATOR_CDI_SPECIFICATIONS = {vendor: f"/var/run/cdi/gpufleet-{vendor}.json" for vendor in ("amd", "gaudi")}
+ACCELERATOR_CDI_SPECIFICATIONS = {
+    vendor: f"/var/run/cdi/gpufleet-{vendor}.json" for vendor in ("amd", "neuron", "gaudi")
+}
 # The file beside a specification that marks it as ours. Before CDI 0.6.0, a specification cannot contain such a mark.
 # Engines ignore the suffix.
 CDI_MARKER = ".{}.gpufleet"

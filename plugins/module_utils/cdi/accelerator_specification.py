@@ -4,8 +4,9 @@
 """Build the CDI specification of accelerators in the neutral schema: the device nodes of each, and nothing else.
 
 The libraries of these vendors are in the images, so a specification needs no mounts, variables and hooks
-(ROCm/container-toolkit, internal/cdi, 192fe8e; intel/intel-resource-drivers-for-kubernetes, pkg/gaudi). A variable such
-as HABANA_VISIBLE_MODULES cannot be in it: of two devices, the last one would win.
+(ROCm/container-toolkit, internal/cdi, 192fe8e; aws-neuron-sdk, deploy/tutorials/build-run-container.rst, 81ce03a;
+intel/intel-resource-drivers-for-kubernetes, pkg/gaudi). A variable such as HABANA_VISIBLE_MODULES cannot be in it: of
+two devices, the last one would win.
 """
 
 from __future__ import annotations
@@ -25,9 +26,16 @@ def names(device: Mapping[str, Any]) -> list[str]:
     return found + ([stable_id] if specification.DEVICE_NAME.fullmatch(stable_id) else [])
 
 
-def build(devices: Sequence[Mapping[str, Any]], host: specification.Host) -> specification.Result:
-    """Build the specification. A device that is lost or has a missing node is left out, with the reason."""
+def build(
+    devices: Sequence[Mapping[str, Any]], host: specification.Host, only_runs: bool = False
+) -> specification.Result:
+    """Build the specification. A device that is lost or has a missing node is left out, with the reason.
+
+    `only_runs`: whether containers can only use devices with consecutive indexes. If the devices have a gap, there is
+    no device for all of them.
+    """
     made: list[dict] = []
+    indexes: list[int] = []
     skipped: list[dict] = []
     all_nodes: dict[str, dict] = {}
     for device in devices:
@@ -36,12 +44,17 @@ def build(devices: Sequence[Mapping[str, Any]], host: specification.Host) -> spe
         if reason:
             skipped.append({"device": device["stable_id"], "reason": reason})
             continue
+        indexes.append(device["index"])
         described = {node["path"]: node for node in nodes if node}
         all_nodes.update(described)
         made += [specification.describe_device(name, list(described.values()), host) for name in names(device)]
     if not made:
         reasons = "; ".join(f"{item['device']}: {item['reason']}" for item in skipped)
         raise specification.CdiError(f"the specification would contain no device ({reasons or 'none is usable'})")
+    if only_runs and max(indexes) - min(indexes) >= len(indexes):
+        listed = ", ".join(map(str, indexes))
+        warnings = [f"the devices {listed} are not consecutive, so the specification has no device named {ALL}."]
+        return specification.Result(specification.assemble(made, {}, host), skipped, warnings)
     made.append(specification.describe_device(ALL, list(all_nodes.values()), host))
     return specification.Result(specification.assemble(made, {}, host), skipped, [])
 

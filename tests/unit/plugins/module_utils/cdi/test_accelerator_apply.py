@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The CDI specification of AMD's GPUs, from the tree of a host to the file."""
+"""The CDI specification of AMD's GPUs and AWS Neuron's chips, from the tree of a host to the file."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_apply, specification
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import AmdTree
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import INF1, TRN2, NeuronTree
 
 ID, PARTITIONED = "e3a9c0ffee123456", "00000000000000b2"
 RENDER, VIDEO = 992, 44
@@ -23,9 +24,10 @@ RENDER, VIDEO = 992, 44
 class Host:
     """A host on which the module runs. `os.stat` reports its nodes as character devices of the host's groups."""
 
-    def __init__(self, root, monkeypatch) -> None:
-        self.tree = AmdTree(root)
-        self.path = root / "run/cdi/gpufleet-amd.json"
+    def __init__(self, root, monkeypatch, tree=AmdTree) -> None:
+        self.tree = tree(root)
+        self.vendor = "amd" if tree is AmdTree else "neuron"
+        self.path = root / f"run/cdi/gpufleet-{self.vendor}.json"
         self.directories = [str(root / "etc/cdi"), str(root / "run/cdi")]
         self.gathered = 0
         (root / "run").mkdir()
@@ -45,10 +47,10 @@ class Host:
     def run(self, check=False, **params) -> dict:
         def gather_facts():
             self.gathered += 1
-            return accelerators_gather.gather(dict, root=self.tree.root, vendors=["amd"])
+            return accelerators_gather.gather(dict, root=self.tree.root, vendors=[self.vendor])
 
         defaults = {
-            "vendor": "amd",
+            "vendor": self.vendor,
             "state": "present",
             "cdi_kind": None,
             "path": str(self.path),
@@ -225,3 +227,34 @@ def test_the_marker_names_the_module(host):
     host.run()
     marker = host.path.with_name(".gpufleet-amd.json.gpufleet").read_text()
     assert marker.startswith("The Ansible module gpufleet.hosts.accelerator_cdi_spec manages gpufleet-amd.json ")
+
+
+def test_a_neuron_chip_has_only_its_own_node(tmp_path, monkeypatch):
+    host = Host(tmp_path, monkeypatch, NeuronTree)
+    host.tree.host(TRN2, 2)
+    result = host.run()
+    assert (result["kind"], result["warnings"]) == ("gpufleet-neuron/gpu", [])
+    assert host.devices() == {
+        "0": ["/dev/neuron0"],
+        "00a1b2c3d4e5f600": ["/dev/neuron0"],
+        "1": ["/dev/neuron1"],
+        "00a1b2c3d4e5f601": ["/dev/neuron1"],
+        "all": ["/dev/neuron0", "/dev/neuron1"],
+    }
+    spec = json.loads(host.path.read_text())
+    cdi_schema.check(spec)
+    # The major number of the driver is another one after each load.
+    assert all("major" not in one["containerEdits"]["deviceNodes"][0] for one in spec["devices"])
+    assert host.run()["changed"] is False
+
+
+def test_chips_with_a_gap_have_no_device_for_all(tmp_path, monkeypatch):
+    host = Host(tmp_path, monkeypatch, NeuronTree)
+    addresses = host.tree.bus(INF1, 3)
+    for number in range(3):
+        host.tree.chip(INF1, reset="2\n" if number == 1 else "1\n")
+    host.tree.log(addresses)
+    result = host.run()
+    assert result["devices"] == ["0", addresses[0], "2", addresses[2]]
+    assert result["warnings"] == ["the devices 0, 2 are not consecutive, so the specification has no device named all."]
+    assert [one["device"] for one in result["skipped"]] == [addresses[1]]
