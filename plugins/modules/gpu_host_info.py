@@ -149,6 +149,22 @@ host:
           has C(loaded), C(version), and the C(kernels) of the host that have the module.
       type: dict
       sample: {neuron: {loaded: true, version: 2.30.2.0, kernels: [6.1.0-49-amd64]}}
+    accelerator_records:
+      description:
+        - By vendor other than NVIDIA, what the kernel shows of its accelerators, for the roles. Each has the contents
+          of files (C(texts)), the error numbers of unreadable files (C(refused)), existing paths (C(names)), the device
+          C(nodes), the files of modprobe that blacklist the kernel module (C(blacklisted_by)), failures in the kernel
+          log (C(log)) and the members of the C(groups) of device nodes.
+        - M(gpufleet.hosts.accelerator_facts) returns the same values in a documented form.
+      type: dict
+      sample: {}
+    accelerator_specs:
+      description:
+        - CDI specifications of other kinds than C(nvidia.com/gpu), each with C(path), C(kind), C(ours), C(digest) and
+          the device C(nodes) by device. Only read on hosts with accelerators of other vendors.
+      type: list
+      elements: dict
+      sample: []
     nvidia:
       description:
         - NVIDIA's PCI functions (C(pci_devices)), the addresses of GPUs (C(gpus)) and NVSwitches (C(nvswitches)), the

@@ -10,7 +10,6 @@ address, and the partitions of a GPU by the number of their render node.
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
@@ -50,7 +49,7 @@ def read(tree: sysfs.SysfsTree, functions: list[dict], kernel: str | None, read_
     others, others_skipped = reader.unknown_to_kfd()
     host = amd_state.AcceleratorsAmdHost(
         is_loaded=reader.is_loaded,
-        is_installed=kernel is not None and accelerators.has_module(tree.root, kernel, DRIVER),
+        is_installed=kernel is not None and tree.has_module(kernel, DRIVER),
         has_kfd=reader.kfd.loaded,
         hidden=reader.kfd.hidden,
         kernel=kernel,
@@ -146,7 +145,7 @@ class _AmdReader:
             if model is not None:
                 self.without_kfd_node.append(f"{model} {function['address']}")
             return "no KFD node, so not a GPU that computes"
-        if os.path.lexists(self.tree.path(f"{_PCI}/{function['address']}/physfn")):
+        if self.tree.exists(f"{_PCI}/{function['address']}/physfn"):
             return "a virtual function for virtual machines"
         if model is None:
             self.undecided.append(function["address"])

@@ -15,6 +15,7 @@ import re
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators
 
 MOST_BYTES = 1 << 20
 _NUMBER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
@@ -77,7 +78,7 @@ class SysfsTree:
             found = os.listdir(self.path(path))
         except OSError:
             return []
-        return sorted((name for name in found if re.fullmatch(pattern, name, re.ASCII)), key=_natural)
+        return sorted((name for name in found if re.fullmatch(pattern, name, re.ASCII)), key=natural)
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(self.path(path))
@@ -88,6 +89,10 @@ class SysfsTree:
             return os.stat(self.path(path)).st_gid
         except OSError:
             return None
+
+    def has_module(self, kernel: str, name: str) -> bool:
+        """Return whether a kernel module is installed for a kernel."""
+        return accelerators.has_module(self.root, kernel, name)
 
 
 class SysfsAttributes:
@@ -148,6 +153,7 @@ def cause(error: OSError) -> str:
     return _CAUSES.get(error.errno or 0, f"{error.strerror} ({name})")
 
 
-def _natural(name: str) -> tuple[str, int]:
+def natural(name: str) -> tuple[str, int]:
+    """Return the key that sorts names by the number at their ends."""
     digits = re.search(r"[0-9]{1,18}\Z", name)
     return (name[: digits.start()], int(digits[0])) if digits else (name, -1)

@@ -32,7 +32,23 @@ CDI_SPECIFICATION = "/etc/cdi/gpufleet-nvidia.json"
 CDI_SPECIFICATION_OF_KIND = "/etc/cdi/gpufleet-{}-{}.json"
 # Module accelerator_cdi_spec: the specifications of other vendors, which are only valid until the next boot.
 ACCELERATOR_CDI_SPECIFICATIONS = {
-    vendor: f"/var/run/cdi/gpufleet-{vendor}.json" for vendor in ("amd", "neuron", "gaudi")
+    "amd": "/var/run/cdi/gpufleet-amd.json",
+    "neuron": "/var/run/cdi/gpufleet-neuron.json",
+    "gaudi": "/var/run/cdi/gpufleet-gaudi.json",
+}
+# Roles amd_driver, ...: the program that writes such a specification, and the units that run it. The last two watch the
+# devices.
+ACCELERATOR_CDI_PROGRAMS = {
+    vendor: f"{STATE_DIRECTORY}/{vendor}_cdi_refresh.py" for vendor in ACCELERATOR_CDI_SPECIFICATIONS
+}
+ACCELERATOR_CDI_UNIT = "/etc/systemd/system/gpufleet-{}-cdi.{}"
+ACCELERATOR_CDI_UNITS = {
+    vendor: tuple(ACCELERATOR_CDI_UNIT.format(vendor, kind) for kind in ("service", "path", "timer"))
+    for vendor in ACCELERATOR_CDI_SPECIFICATIONS
+}
+# Roles amd_driver, ...: the users that the role added to the groups of the device nodes.
+ACCELERATOR_USERS = {
+    vendor: f"{STATE_DIRECTORY}/{vendor}_driver_users.json" for vendor in ACCELERATOR_CDI_SPECIFICATIONS
 }
 # The file beside a specification that marks it as ours. Before CDI 0.6.0, a specification cannot contain such a mark.
 # Engines ignore the suffix.
@@ -97,6 +113,7 @@ BESIDE_RECORDS = (
     DRAIN_RECORD,
     *(ENGINE_USERS, CONTAINER_TOOLKIT_CONFIG_RECORD, CONTAINERD_CONFIG_RECORD),
     *(DRIVER_RUNFILE_RECORD, DRIVER_REBOOT_MARKER, CONTAINER_PROOF_RECORD, ADOPTION_REPORT),
+    *ACCELERATOR_USERS.values(),
 )
 
 

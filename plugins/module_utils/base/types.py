@@ -63,6 +63,33 @@ class AcceleratorDriver(TypedDict):
     kernels: list[str]
 
 
+class AcceleratorRecord(TypedDict):
+    """What the observation recorded of a vendor's accelerators. accelerators/recorded.py reads the first four keys.
+
+    `texts`, `refused`: the contents of files, and the error numbers of files that the kernel refused to read. `names`:
+    existing paths. `nodes`: the device nodes. `blacklisted_by`: files of modprobe. `log`: failures in the kernel log.
+    `groups`: the members of the groups of device nodes.
+    """
+
+    texts: dict[str, str]
+    refused: dict[str, int]
+    names: list[str]
+    nodes: dict[str, dict[str, int]]
+    blacklisted_by: list[str]
+    log: list[str]
+    groups: dict[str, list[str]]
+
+
+class AcceleratorCdiSpec(TypedDict):
+    """A CDI specification of a kind other than nvidia.com/gpu. `nodes`: as in CdiSpec."""
+
+    path: str
+    kind: str
+    ours: bool
+    digest: str
+    nodes: dict[str, list[str]] | None
+
+
 class Vgpu(TypedDict):
     """A vGPU, and the version of the hypervisor's vGPU manager, if it is known."""
 
@@ -512,6 +539,8 @@ class Host(TypedDict):
     identity: Identity
     accelerators: list[Accelerator]
     accelerator_drivers: dict[str, AcceleratorDriver]
+    accelerator_records: dict[str, AcceleratorRecord]
+    accelerator_specs: list[AcceleratorCdiSpec]
     nvidia: Nvidia
     kernel: Kernels
     dkms: list[DkmsModule]

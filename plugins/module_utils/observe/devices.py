@@ -119,12 +119,13 @@ def foreign_drivers(root: str, functions: list[dict], kernels: list[str]) -> dic
             "loaded": name in loaded or exists(root, f"/sys/module/{name}"),
             "bound": bound,
             "available": any(accelerators.has_module(root, kernel, name) for kernel in kernels),
-            "blacklisted_by": _blacklisted_by(root, name),
+            "blacklisted_by": blacklisted_by(root, name),
         }
     return result
 
 
-def _blacklisted_by(root: str, name: str) -> list[str]:
+def blacklisted_by(root: str, name: str) -> list[str]:
+    """Return the files of modprobe that keep a module from being loaded for its hardware."""
     line = re.compile(rf"^\s*blacklist\s+{name.replace('_', '[-_]')}\s*$", re.MULTILINE)
     paths = [
         f"{directory}/{file}"

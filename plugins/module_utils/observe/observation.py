@@ -42,6 +42,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import service
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import paths as kubernetes_paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import traces as migration_traces
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import (
+    accelerator_records,
     cri_files,
     devices,
     gpu_users,
@@ -113,6 +114,9 @@ FILES = (
     owned.CDI_REFRESH_DROP_IN,
     owned.CDI_PROGRAM,
     owned.CDI_UNIT,
+    *owned.ACCELERATOR_CDI_PROGRAMS.values(),
+    *(path for paths in owned.ACCELERATOR_CDI_UNITS.values() for path in paths),
+    *owned.ACCELERATOR_USERS.values(),
     owned.WRAPPER,
     owned.CONTAINER_PROOF_RECORD,
     owned.ADOPTION_REPORT,
@@ -165,10 +169,11 @@ def observe(
     system = host_platform.read(root, machine)
     functions = pci.scan_all(root)
     state = installed.read(root, system["package_manager"], run)
-    services = host_services.read(sorted({*UNITS, *(units or [])}), run)
     kernels = host_kernels.read(root, kernel, run)
     releases = [entry["release"] for entry in kernels["kernels"]]
     found = accelerators.pick(functions, root)
+    units = [*UNITS, *(units or []), *accelerator_records.units(root, {one["vendor"] for one in found})]
+    services = host_services.read(sorted(set(units)), run)
     host: dict = {
         "schema": SCHEMA,
         "os": system,
@@ -176,6 +181,7 @@ def observe(
         "identity": _identity(root),
         "accelerators": found,
         "accelerator_drivers": accelerators.drivers(root, found, releases),
+        "accelerator_records": accelerator_records.read(root, found, run),
         "nvidia": devices.nvidia(root, functions, system["variant"]),
         "kernel": kernels,
         "dkms": host_kernels.dkms(root),
@@ -235,6 +241,10 @@ def observe(
     cdi_directories = [*cdi_staleness.DIRECTORIES, *docker.get("cdi_spec_dirs", ()), *podman_config.configured(root)]
     specs = cdi_staleness.observed(root, cdi_directories)
     host["cdi_specs"] = [{**spec, "nodes": observed_nodes.of_specification(root, spec["path"])} for spec in specs]
+    has_others = host["accelerator_records"] or any(
+        host["files"][path]["exists"] for path in owned.ACCELERATOR_CDI_PROGRAMS.values()
+    )
+    host["accelerator_specs"] = accelerator_records.specifications(root, cdi_directories) if has_others else []
     host["cdi_nodes"] = observed_nodes.of_host(root, host["nvidia"]["gpus"]) if specs else None
     host["cri_files"] = cri_files.read(root)
     texts = [*host["cri_files"]["containerd"].values(), *host["cri_files"]["crio"].values()]
@@ -265,7 +275,7 @@ def _file(root: str, path: str) -> dict:
         size, mode = found.st_size, found.st_mode
     except OSError:
         return {"exists": os.path.lexists(full), "content": None, "mode": None}
-    if path == owned.CDI_PROGRAM:
+    if path in (owned.CDI_PROGRAM, *owned.ACCELERATOR_CDI_PROGRAMS.values()):
         # The file is large, and only its digest matters.
         digest = hashlib.sha256(read_bytes(root, path, _LARGEST_PROGRAM) or b"").hexdigest()
         return {"exists": True, "content": digest, "mode": f"{mode & 0o7777:04o}"}

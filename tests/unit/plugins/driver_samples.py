@@ -98,6 +98,8 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         "uid": 0,
         "accelerators": [],
         "accelerator_drivers": {},
+        "accelerator_records": {},
+        "accelerator_specs": [],
         "nvidia": {
             "device_ids": sorted(set(gpus)),
             "gpus": [f"0000:{index:02x}:00.0" for index in range(len(gpus))],

@@ -33,6 +33,7 @@ ORDER = [
     "cdi",
     "facts",
     "accelerators",
+    "vendor_driver",
     "driver",
     "persistence",
     "cuda",

@@ -28,7 +28,10 @@ def unknown(text: str) -> list[str]:
     """Return the paths in a text that are neither owned nor inside an owned directory for paths with variable names."""
     inside = (
         f"{owned.VOLUMES}/",
-        *(path.partition("{")[0] for path in (owned.INSTALLER, owned.CDI_SPECIFICATION_OF_KIND)),
+        *(
+            path.partition("{")[0]
+            for path in (owned.INSTALLER, owned.CDI_SPECIFICATION_OF_KIND, owned.ACCELERATOR_CDI_UNIT)
+        ),
     )
     found = {path.rstrip("./") for path in OWN_PATH.findall(text)}
     return sorted(path for path in found - paths() if not path.startswith(inside))

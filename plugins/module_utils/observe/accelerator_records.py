@@ -1,0 +1,177 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Record the files that describe the accelerators of other vendors, for the controller to interpret.
+
+The record is small, and only hosts with such accelerators have one. So hosts of other vendors get no reader of sysfs.
+accelerators/recorded.py reads the record.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterable
+from typing import Any, Callable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devices
+
+Run = Callable[["list[str]"], "tuple[int, str, str]"]
+
+_KFD = "/sys/class/kfd/kfd/topology/nodes"
+# By vendor: the files whose text counts, the names that only have to exist, and the device nodes. `*` matches within
+# one part of a path. {address} stands for each PCI function of the vendor, and {module} for its kernel module.
+_FILES: dict[str, dict[str, tuple[str, ...]]] = {
+    "amd": {
+        "texts": (
+            "/sys/module/amdgpu/version",
+            f"{_KFD}/*/properties",
+            *(
+                f"/sys/bus/pci/devices/{{address}}/{name}"
+                for name in ("unique_id", "current_compute_partition", "product_name", "config", "hwmon/hwmon*/name")
+            ),
+        ),
+        "names": (
+            "/sys/module/amdgpu",
+            _KFD,
+            "/sys/bus/pci/devices/{address}/physfn",
+            "/sys/bus/pci/devices/{address}/hwmon/hwmon*/in1_label",
+            "/sys/bus/pci/devices/{address}/drm/*",
+            "/sys/devices/platform/amdgpu_xcp*/drm/*",
+        ),
+        "nodes": ("/dev/kfd", "/dev/dri/card*", "/dev/dri/renderD*"),
+    },
+}
+_MODULES = {"amd": "amdgpu"}
+_LONGEST_TEXT = 64 * 1024
+# Of an attribute with this name, only its start counts, which shows whether the device responds.
+_CONFIG, _CONFIG_BYTES = "config", 4
+_KIND = re.compile(r"""(?:^|[{,\s])["']?kind["']?\s*:\s*["']?([A-Za-z][\w.-]*/[A-Za-z][\w.-]*)""")
+_LOG_LINES, _LONGEST_LINE = 20, 300
+
+
+def read(root: str, functions: Iterable[dict], run: Run) -> dict[str, dict[str, Any]]:
+    """Return the record of each vendor. `functions`: the accelerators of hardware/accelerators.py."""
+    found = {}
+    functions = list(functions)
+    for vendor, files in _FILES.items():
+        own = [one for one in functions if one["vendor"] == vendor]
+        if own:
+            found[vendor] = _record(root, files, [one["address"] for one in own])
+            module = _MODULES[vendor]
+            found[vendor]["blacklisted_by"] = devices.blacklisted_by(root, module)
+            is_bound = all(one["kernel_driver"] for one in own)
+            loaded = os.path.lexists(_in(root, f"/sys/module/{module}"))
+            found[vendor]["log"] = kernel_log(module, run) if loaded and not is_bound else []
+            found[vendor]["groups"] = _groups(root)
+    return found
+
+
+def specifications(root: str, directories: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the CDI specifications of all kinds except NVIDIA's, with the device nodes of each device."""
+    found: dict[str, dict] = {}
+    for directory in directories:
+        resolved = os.path.realpath(_in(root, directory))
+        for name in listing(root, directory):
+            path = f"{directory}/{name}"
+            text = read_text(root, path) if name.endswith(staleness.SUFFIXES) else None
+            kind = _KIND.search((text or "").replace("\\/", "/"))
+            if text and kind and kind[1] != "nvidia.com/gpu":
+                found.setdefault(
+                    os.path.join(resolved, name),
+                    {
+                        "path": path,
+                        "kind": kind[1],
+                        "ours": os.path.lexists(_in(root, staleness.marker_path(path))),
+                        "digest": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest(),
+                        "nodes": observed_nodes.of_specification(root, path),
+                    },
+                )
+    return list(found.values())
+
+
+def units(root: str, vendors: Iterable[str]) -> list[str]:
+    """Return the units of this collection for vendors that the host has, or whose units exist."""
+    return [
+        os.path.basename(path)
+        for vendor, paths in owned.ACCELERATOR_CDI_UNITS.items()
+        for path in paths
+        if vendor in vendors or os.path.lexists(_in(root, path))
+    ]
+
+
+def kernel_log(module: str, run: Run) -> list[str]:
+    """Return the last messages of the kernel in which a module reports a failure."""
+    _rc, out, _err = run(["dmesg"])
+    pattern = re.compile(rf"\b{re.escape(module)}\b.*(?:firmware|fail|error)", re.IGNORECASE)
+    lines = (line.strip() for line in out.splitlines())
+    return [line[:_LONGEST_LINE] for line in lines if pattern.search(line)][-_LOG_LINES:]
+
+
+def _record(root: str, files: dict[str, tuple[str, ...]], addresses: list[str]) -> dict[str, Any]:
+    texts: dict[str, str] = {}
+    refused: dict[str, int] = {}
+    for path in _matching(root, files["texts"], addresses):
+        found = _text(root, path)
+        if isinstance(found, str):
+            texts[path] = found
+        else:
+            refused[path] = found
+    return {
+        "texts": texts,
+        "refused": refused,
+        "names": _matching(root, files["names"], addresses),
+        "nodes": {path: node for path in _matching(root, files["nodes"], []) if (node := _node(root, path))},
+    }
+
+
+def _matching(root: str, patterns: Iterable[str], addresses: list[str]) -> list[str]:
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        for address in addresses if "{address}" in pattern else [""]:
+            full = glob.escape(root) + "/" + pattern.replace("{address}", address).lstrip("/")
+            found.update(dict.fromkeys(f"/{os.path.relpath(path, root)}" for path in sorted(glob.glob(full))))
+    return list(found)
+
+
+def _text(root: str, path: str) -> str | int:
+    """Return the bytes of a file as text, or the number of the error.
+
+    Each character stands for one byte, because the file may not be UTF-8.
+    """
+    limit = _CONFIG_BYTES if path.endswith(f"/{_CONFIG}") else _LONGEST_TEXT
+    try:
+        # Without O_NONBLOCK, a named pipe in the place of an attribute would block for ever.
+        handle = os.open(_in(root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        return error.errno or 0
+    try:
+        return os.read(handle, limit).decode("latin-1")
+    except OSError as error:
+        return error.errno or 0
+    finally:
+        os.close(handle)
+
+
+def _node(root: str, path: str) -> dict[str, int] | None:
+    try:
+        status = os.stat(_in(root, path))
+    except OSError:
+        return None
+    return {"gid": status.st_gid, "mode": stat.S_IMODE(status.st_mode)}
+
+
+def _groups(root: str) -> dict[str, list[str]]:
+    """Return the members of the groups that device nodes belong to, by name."""
+    lines = (line.split(":") for line in (read_text(root, "/etc/group") or "").splitlines())
+    return {line[0]: [name for name in line[3].split(",") if name] for line in lines if line[0] in ("render", "video")}
+
+
+def _in(root: str, path: str) -> str:
+    return os.path.join(root, path.lstrip("/"))

@@ -1,0 +1,73 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the parts for AMD, and later for other vendors, differ in. Data only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd, recorded, schema
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+
+Devices = Sequence[Mapping[str, Any]]
+
+
+class VendorDriver(NamedTuple):
+    """A vendor. `name`: in the neutral schema. `pci_name`: in the accelerators of the observation.
+
+    `groups`: those that the device nodes belong to. `watch`: directories that change with the devices. `repartitions`
+    returns whether the devices can change without an event that systemd could watch. `read` returns the devices and the
+    state of the vendor from a recorded tree.
+    """
+
+    name: str
+    role: str
+    title: str
+    module: str
+    groups: tuple[str, ...]
+    watch: tuple[str, ...]
+    repartitions: Callable[[Devices], bool]
+    read: Callable[[recorded.AcceleratorRecordedTree, list[dict], str | None], tuple[list[Any], Any]]
+    pci_name: str
+
+    @property
+    def service(self) -> str:
+        return self._units[0]
+
+    @property
+    def path_unit(self) -> str:
+        return self._units[1]
+
+    @property
+    def timer(self) -> str:
+        return self._units[2]
+
+    @property
+    def _units(self) -> tuple[str, ...]:
+        return tuple(path.rpartition("/")[2] for path in owned.ACCELERATOR_CDI_UNITS[self.name])
+
+
+# The driver creates the nodes of all possible partitions when it is loaded, and switching the mode creates none
+# (drivers/gpu/drm/amd/amdxcp), so only a timer sees it.
+AMD = VendorDriver(
+    name=schema.AMD,
+    role="amd_driver",
+    title="AMD GPUs",
+    module=amd.DRIVER,
+    groups=("render", "video"),
+    watch=("/dev/dri",),
+    repartitions=lambda devices: any(one["partition"]["mode"] for one in devices),
+    read=amd.read,
+    pci_name="amd",
+)
+VENDORS = {one.role: one for one in (AMD,)}
+
+
+def observed(host: Mapping[str, Any], vendor: VendorDriver) -> tuple[list[Any], Any]:
+    """Return the devices and the state of a vendor, from the observation of a host."""
+    functions = [one for one in host["accelerators"] if one["vendor"] == vendor.pci_name]
+    kernels = {name: driver["kernels"] for name, driver in host["accelerator_drivers"].items()}
+    tree = recorded.AcceleratorRecordedTree(host["accelerator_records"].get(vendor.name) or {}, kernels)
+    return vendor.read(tree, functions, host["kernel"]["running"])
