@@ -128,11 +128,13 @@ class Inventory:
     """The GPUs of a host and the units that can be assigned to containers.
 
     `runs` is None if a container can have any devices.
+    `groups`: the sets of several units that can work together in one container, by their UUIDs. None: any set can.
     """
 
     gpus: tuple[Gpu, ...] = ()
     units: tuple[Unit, ...] = ()
     runs: RunRule | None = None
+    groups: tuple[frozenset[str], ...] | None = None
 
     @property
     def words(self) -> GpuWords:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import runs
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import runs, sets
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder, holders_of
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.named_gpu import find_unit, refuse_lost
@@ -50,11 +50,14 @@ def select_units(
         raise SelectionError("GPUs are requested, but the driver reports no GPU on this host.")
     accepted = _Filter(conditions, busy or {}, frozenset(current) if running else frozenset())
     if request.kind == "count":
+        sets.refuse_count(request.count, inventory)
         free, load = _free_units(request.count, inventory, accepted, holders, exclusive)
         if inventory.runs is not None:
             return runs.choose(request.count, free, inventory.runs, current=frozenset(current), load=load)
-        return _best_set(free, request.count, frozenset(current), load, topology)
+        candidates = sets.candidates(free, request.count, inventory)
+        return _best_set(free, request.count, frozenset(current), load, topology, allowed=candidates)
     units = _named_units(request, inventory, accepted) if request.selectors else _all_units(inventory, accepted)
+    sets.refuse_set(units, inventory)
     if exclusive:
         _refuse_held(units, holders)
     runs.refuse_gaps(units, inventory, _not_blocked(inventory, holders, exclusive))
@@ -192,9 +195,15 @@ def _join_advice(advice: Sequence[str]) -> str:
 
 
 def _best_set(
-    free: Sequence[Unit], count: int, current: frozenset[str], load: Mapping[str, int], topology: Topology
+    free: Sequence[Unit],
+    count: int,
+    current: frozenset[str],
+    load: Mapping[str, int],
+    topology: Topology,
+    *,
+    allowed: Sequence[Sequence[int]] | None,
 ) -> list[Unit]:
-    """Choose the set of units with the best rank.
+    """Choose the set of units with the best rank. `allowed`: the only sets, as positions in `free`.
 
     The order is: the container's own units, healthy units, unused units, units close to each other, low indexes. A
     container keeps its degraded GPU, because symptoms such as heat are temporary and a change recreates the container.
@@ -215,8 +224,8 @@ def _best_set(
         used = sum(load.get(unit.uuid, 0) for unit in added)
         return (-kept, degraded, used, -inside, cut, [free[position].order for position in chosen])
 
-    if math.comb(len(free), count) <= _EXHAUSTIVE_LIMIT:
-        best = min(itertools.combinations(positions, count), key=rank)
+    if allowed is not None or math.comb(len(free), count) <= _EXHAUSTIVE_LIMIT:
+        best = min(itertools.combinations(positions, count) if allowed is None else allowed, key=rank)
         return [free[position] for position in best]
     candidates = []
     for seed in positions:
