@@ -24,7 +24,7 @@ def board(modules=range(8), lost=()) -> Inventory:
         for module in modules
     )
     units = tuple(Unit(one.uuid, one) for one in gpus)
-    return Inventory(gpus, units, gaudi_modules.groups([one.uuid for one in gpus]))
+    return Inventory(gpus, units, groups=gaudi_modules.groups([one.uuid for one in gpus]))
 
 
 def holder(name: str, *modules: int, exclusive: bool = True) -> Holder:
