@@ -176,7 +176,8 @@ options:
       labels:
         description:
           - Labels of the node during the drain. The former labels are restored at the end.
-          - With V({nvidia.com/gpu.deploy.operands: "false"}), the GPU Operator removes its pods, which use the driver.
+          - >-
+            With V({nvidia.com/gpu.deploy.operands: "false"}), the GPU Operator removes its pods, which use the driver.
         type: dict
         default: {}
   _nvml_binding_path:
