@@ -10,29 +10,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible import constants as C
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
 
 kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_text
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import text_output
 
 _SPEC = {
     "plans": {"type": "list", "elements": "dict", "required": True},
     "reasons": {"type": "bool", "default": False},
 }
-_COLORS = {
-    plan_text.CONVERGED: C.COLOR_OK,
-    plan_text.CHANGES: C.COLOR_CHANGED,
-    plan_text.ERROR: C.COLOR_ERROR,
-    plan_text.UNREACHABLE: C.COLOR_UNREACHABLE,
-}
-# Callbacks whose output is data for programs, which text would make invalid.
-_DATA_CALLBACKS = ("json", "jsonl", "null")
 
 
 class ActionModule(ActionBase):
@@ -47,9 +38,4 @@ class ActionModule(ActionBase):
         if checked.error_messages:
             return {"failed": True, "msg": f"gpu_plan_text: {'; '.join(checked.error_messages)}"}
         options = checked.validated_parameters
-        lines = plan_text.render(options["plans"], reasons=options["reasons"])
-        if str(C.DEFAULT_STDOUT_CALLBACK).rpartition(".")[2] not in _DATA_CALLBACKS:
-            for line in lines:
-                Display().display(line.text, color=_COLORS.get(line.kind))
-        # With -v, Ansible would print the lines again.
-        return {"changed": False, "lines": [line.text for line in lines], "_ansible_verbose_override": True}
+        return text_output.show(plan_text.render(options["plans"], reasons=options["reasons"]))

@@ -93,7 +93,6 @@ _value:
       sample: ["A reboot is required: kernel 6.1.0-49-amd64 is running, but kernel 6.1.0-56-amd64 boots next."]
 """
 
-import re
 import typing as t
 
 from ansible.errors import AnsibleFilterError
@@ -103,10 +102,8 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health, health_settings
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
-
-_WIDTHS = (1, 2, 4, 8, 16)
 
 
 def gpu_host_health(
@@ -121,45 +118,19 @@ def gpu_host_health(
     toolkit: dict[str, t.Any] | None = None,
 ) -> dict[str, list[str]]:
     """Check a host. `pcie_width` and `expected_gpus` may be text, as from the command line."""
-    return health.judge(
-        host,
-        facts,
-        volume,
-        _width(pcie_width),
-        _count(expected_gpus),
-        requires_engine=requires_engine,
-        proof=proof,
-        toolkit=_toolkit(toolkit or {}),
-    )
-
-
-def _toolkit(values: dict[str, t.Any]) -> toolkit_request.Request:
     try:
-        return toolkit_request.read(values)
+        return health.judge(
+            host,
+            facts,
+            volume,
+            health_settings.pcie_width(pcie_width),
+            health_settings.gpu_count(expected_gpus),
+            requires_engine=requires_engine,
+            proof=proof,
+            toolkit=toolkit_request.read(toolkit or {}),
+        )
     except VariableError as error:
         raise AnsibleFilterError(str(error)) from error
-
-
-def _width(pcie_width: t.Any) -> int | None:
-    if pcie_width in (None, ""):
-        return None
-    if str(pcie_width) not in map(str, _WIDTHS):
-        raise AnsibleFilterError(
-            f"verify_expected_pcie_width is {pcie_width!r}, which is not a valid number of PCIe lanes. Use one of "
-            f"{', '.join(map(str, _WIDTHS))}, or remove the variable."
-        )
-    return int(pcie_width)
-
-
-def _count(expected_gpus: t.Any) -> int | None:
-    if expected_gpus in (None, ""):
-        return None
-    if not re.fullmatch(r"[0-9]{1,4}", str(expected_gpus)):
-        raise AnsibleFilterError(
-            f"verify_expected_gpus is {expected_gpus!r}, which is not a valid number of GPUs. Use a whole number such "
-            "as 8, or 0 for a host without GPUs, or remove the variable."
-        )
-    return int(expected_gpus)
 
 
 class FilterModule:

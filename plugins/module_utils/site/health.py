@@ -81,7 +81,8 @@ def judge(
         )
     for reason in host["reboot_reasons"]:
         (problems if reason["driver"] else notes).append(f"A reboot is required: {reason['text']}")
-    if expected_gpus is None and not host["nvidia"]["gpus"]:
+    # Other vendors' accelerators explain why the host is in the target group.
+    if expected_gpus is None and not host["nvidia"]["gpus"] and not _has_other_accelerators(host):
         notes.append(_no_gpus(host))
     notes += _excluded(host)
     notes += _unknown_licenses(facts)
@@ -114,6 +115,10 @@ def _number_of_gpus(host: Host, expected: int | None) -> list[str]:
         "lspci does not list a GPU, reseat its board and its power cables. If the host is a virtual machine, check the "
         "GPUs that its hypervisor assigns."
     ]
+
+
+def _has_other_accelerators(host: Host) -> bool:
+    return any(found["vendor"] != "nvidia" for found in host.get("accelerators", []))
 
 
 def _no_gpus(host: Host) -> str:

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import (
@@ -19,11 +17,17 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
     REBOOT,
     Disruption,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.text_lines import (
+    CHANGES,
+    ERROR,
+    PLAIN,
+    SiteLine,
+    grouped,
+    names,
+    section,
+    wrapped,
+)
 
-# What a line says, from which the caller chooses a color.
-PLAIN, CONVERGED, CHANGES, ERROR, UNREACHABLE = "plain", "converged", "changes", "failed", "unreachable"
-# The columns of a line, and the names of hosts that are listed before a count.
-_WIDTH, _NAMES = 110, 5
 # What the last line counts, for one and for several, and what is forbidden.
 _COUNTED = {
     REBOOT: ("reboots", "reboot", "reboot"),
@@ -33,15 +37,7 @@ _COUNTED = {
 }
 
 
-@dataclass(frozen=True)
-class PlanLine:
-    """A line of text, and what it says: one of the constants above."""
-
-    text: str
-    kind: str = PLAIN
-
-
-def render(entries: Sequence[Mapping[str, Any]], *, reasons: bool = False) -> list[PlanLine]:
+def render(entries: Sequence[Mapping[str, Any]], *, reasons: bool = False) -> list[SiteLine]:
     """Return the plans of all hosts: interruptions, changes by part, notes, errors, and a line with counts.
 
     What several hosts have in common stands once, with their names. `reasons`: also say why a part changes something.
@@ -55,17 +51,17 @@ def render(entries: Sequence[Mapping[str, Any]], *, reasons: bool = False) -> li
     for part in _parts(prevented):
         title = f"{part}, after the errors below are solved"
         lines += _changes(prevented, part, title, total, reasons=reasons)
-    lines += _section(
-        "Notes", _grouped((text, entry) for entry in entries for text in entry.get("notes", [])), total, PLAIN
+    lines += section(
+        "Notes", grouped((text, entry) for entry in entries for text in entry.get("notes", [])), total, PLAIN
     )
-    lines += _section("Errors", _grouped((text, entry) for entry in entries for text in entry["errors"]), total, ERROR)
+    lines += section("Errors", grouped((text, entry) for entry in entries for text in entry["errors"]), total, ERROR)
     for state, title in (("unreachable", "Unreachable"), ("converged", "Converged")):
         hosts = [entry for entry in entries if entry["state"] == state]
         if hosts:
-            lines += [PlanLine(text, state) for text in _wrapped(f"{title}: {_hosts(hosts, total)}", "", "  ")]
-            lines.append(PlanLine(""))
+            lines += [SiteLine(text, state) for text in wrapped(f"{title}: {names(hosts, total)}", "", "  ")]
+            lines.append(SiteLine(""))
     failed = any(entry["state"] in ("failed", "unreachable") for entry in entries)
-    lines.append(PlanLine(summary(entries), ERROR if failed else PLAIN))
+    lines.append(SiteLine(summary(entries), ERROR if failed else PLAIN))
     return lines
 
 
@@ -106,9 +102,9 @@ def _disruptions(entry: Mapping[str, Any]) -> list[Disruption]:
     return [Disruption(**found) for part in entry["changes"] for found in part.get("disruptions", [])]
 
 
-def _interruptions(entries: Sequence[Mapping[str, Any]], total: int) -> list[PlanLine]:
-    found = _grouped((disruption.text(), entry) for entry in entries for disruption in _disruptions(entry))
-    return _section("Interruptions", found, total, CHANGES)
+def _interruptions(entries: Sequence[Mapping[str, Any]], total: int) -> list[SiteLine]:
+    found = grouped((disruption.text(), entry) for entry in entries for disruption in _disruptions(entry))
+    return section("Interruptions", found, total, CHANGES)
 
 
 def _parts(entries: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -130,7 +126,7 @@ def _parts(entries: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _changes(
     entries: Sequence[Mapping[str, Any]], name: str, title: str, total: int, *, reasons: bool
-) -> list[PlanLine]:
+) -> list[SiteLine]:
     """Return a section: what a part changes. Hosts with the same changes share a group."""
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for entry in entries:
@@ -138,45 +134,10 @@ def _changes(
             if part["part"] == name and part["changes"]:
                 why = [f"because: {'; '.join(part['reasons'])}"] if reasons and part["reasons"] else []
                 groups.setdefault((*part["changes"], *why), []).append(entry)
-    lines = [PlanLine(title)]
+    lines = [SiteLine(title)]
     for texts, hosts in groups.items():
-        lines += [PlanLine(line) for line in _wrapped(f"{_hosts(hosts, total)}:", "  ", "    ")]
+        lines += [SiteLine(line) for line in wrapped(f"{names(hosts, total)}:", "  ", "    ")]
         for text in texts:
             kind = PLAIN if text.startswith("because: ") else CHANGES
-            lines += [PlanLine(line, kind) for line in _wrapped(text, "    ", "      ")]
-    return [*lines, PlanLine("")]
-
-
-def _grouped(pairs: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, list[Mapping[str, Any]]]:
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for text, entry in pairs:
-        hosts = groups.setdefault(text, [])
-        if entry not in hosts:
-            hosts.append(entry)
-    return groups
-
-
-def _section(title: str, groups: Mapping[str, list[Mapping[str, Any]]], total: int, kind: str) -> list[PlanLine]:
-    """Return a section with a text for each group of hosts."""
-    if not groups:
-        return []
-    lines = [PlanLine(title)]
-    for text, hosts in groups.items():
-        lines += [PlanLine(line, kind) for line in _wrapped(f"{_hosts(hosts, total)}: {text}", "  ", "    ")]
-    return [*lines, PlanLine("")]
-
-
-def _hosts(entries: Sequence[Mapping[str, Any]], total: int) -> str:
-    """Return the names of hosts, with a count beyond five. `total`: the number of all hosts."""
-    if len(entries) == total and total > _NAMES:
-        return f"all {total} hosts"
-    names = [entry["host"] for entry in entries]
-    more = [f"and {len(names) - _NAMES} more"] if len(names) > _NAMES else []
-    return " ".join([", ".join(names[:_NAMES]), *more])
-
-
-def _wrapped(text: str, first: str, rest: str) -> list[str]:
-    """Return a text as lines. Names are not broken at their hyphens. Control characters become visible."""
-    safe = "".join(letter if letter.isprintable() or letter.isspace() else ascii(letter)[1:-1] for letter in text)
-    options = {"initial_indent": first, "subsequent_indent": rest, "break_on_hyphens": False, "break_long_words": False}
-    return textwrap.wrap(" ".join(safe.split()), _WIDTH, **options)
+            lines += [SiteLine(line, kind) for line in wrapped(text, "    ", "      ")]
+    return [*lines, SiteLine("")]

@@ -25,7 +25,7 @@ MODULE = "gpufleet.hosts.gpu_host_plan"
 
 
 def selected(playbook: str, **variables: Any) -> list[str]:
-    (play,) = yaml.safe_load((PLAYBOOKS / playbook).read_text(encoding="utf-8"))
+    play, *_more = yaml.safe_load((PLAYBOOKS / playbook).read_text(encoding="utf-8"))
     tasks = [step for task in play["tasks"] for step in task.get("block", [task])]
     (task,) = [task for task in tasks if MODULE in task]
     known = {"ansible_run_tags": ["all"], "ansible_skip_tags": [], **variables}

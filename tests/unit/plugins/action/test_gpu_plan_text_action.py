@@ -12,6 +12,7 @@ from ansible import constants as C
 
 from ansible_collections.gpufleet.hosts.plugins.action import gpu_plan_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import text_output
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.plan_samples import FLEET
 
 
@@ -25,7 +26,7 @@ def printed(monkeypatch):
     found = []
     display = MagicMock()
     display.display = lambda text, color=None: found.append((text, color))
-    monkeypatch.setattr(gpu_plan_text, "Display", lambda: display)
+    monkeypatch.setattr(text_output, "Display", lambda: display)
     return found
 
 

@@ -118,6 +118,11 @@ def test_another_number_of_gpus_than_expected_is_a_problem(
         assert words is None or words in found[0]
 
 
+def test_a_host_with_accelerators_of_another_vendor_needs_no_nvidia_gpu() -> None:
+    host = {**changed(HOST, "nvidia/gpus", []), "accelerators": [{"vendor": "amd"}]}
+    assert judge(host, {}) == {"problems": [], "notes": []}
+
+
 @pytest.mark.parametrize(
     ("gpus", "expected", "problem"),
     [

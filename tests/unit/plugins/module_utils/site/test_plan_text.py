@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_text, report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_text, report, text_lines
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.plan_samples import FLEET, REBOOT, RESTART, part
 
 
@@ -155,11 +155,11 @@ def test_no_text_controls_the_terminal():
 
 def test_lines_know_what_they_say():
     kinds = {line.text.strip(): line.kind for line in plan_text.render(report.report(FLEET))}
-    assert kinds["install docker.io"] == plan_text.CHANGES
-    assert kinds["gpu04: The archive does not answer."] == plan_text.ERROR
-    assert kinds["Unreachable: gpu05"] == plan_text.UNREACHABLE
-    assert kinds["Converged: gpu01"] == plan_text.CONVERGED
-    assert kinds["container_engine"] == plan_text.PLAIN
+    assert kinds["install docker.io"] == text_lines.CHANGES
+    assert kinds["gpu04: The archive does not answer."] == text_lines.ERROR
+    assert kinds["Unreachable: gpu05"] == text_lines.UNREACHABLE
+    assert kinds["Converged: gpu01"] == text_lines.CONVERGED
+    assert kinds["container_engine"] == text_lines.PLAIN
 
 
 def test_the_example_of_the_documentation():
