@@ -84,7 +84,11 @@ options:
       - Vendor of the GPUs or accelerators.
       - V(auto) is V(nvidia) if the host has an NVIDIA GPU with a driver, else the only vendor whose devices have a
         driver. If several other vendors have such devices, set the vendor. Without drivers, the PCI devices decide.
-      - The task fails for a vendor that this version of the collection does not support yet. Supported is V(nvidia).
+      - The task fails for a vendor that this version of the collection does not support yet. Supported are V(nvidia)
+        and V(neuron).
+      - With V(neuron), O(gpus) are AWS Neuron chips. A container gets only chips with consecutive numbers. On hosts
+        with 16 chips, counts of 1, 4, 8 and 16 prefer the aligned groups that have a topology. No variable
+        C(NEURON_RT_*) is set.
     type: str
     choices: [auto, nvidia, amd, neuron, gaudi]
     default: auto
@@ -187,6 +191,9 @@ options:
       - V(runtime) uses the runtime of NVIDIA's container toolkit.
       - V(device_requests) is the equivalent of C(docker run --gpus). It requires Docker.
       - V(devices) passes only device nodes. NVIDIA's GPUs also need the files of the driver, so use V(volume) there.
+      - For the other vendors, V(auto) uses V(cdi) if a specification describes the devices as they are now, else
+        V(devices). With V(neuron), V(runtime) uses Docker's runtime C(neuron) of package C(aws-neuronx-oci-hook), and
+        sets C(AWS_NEURON_VISIBLE_DEVICES).
       - V(auto) keeps the isolation of an existing container while it is available. Otherwise it selects the first
         available one of V(cdi), V(volume), V(runtime) and V(device_requests). RV(gpu_assignment.reason) contains the
         reason.
@@ -199,7 +206,8 @@ options:
   cdi_kind:
     description:
       - Kind of the CDI devices that O(isolation=cdi) and O(isolation=auto) use, for example C(example.com/gpu).
-      - By default, they use kind C(nvidia.com/gpu) and the kinds that M(gpufleet.hosts.nvidia_cdi_spec) wrote.
+      - By default, they use kind C(nvidia.com/gpu) and the kinds that M(gpufleet.hosts.nvidia_cdi_spec) wrote. For the
+        other vendors, the default is C(gpufleet-VENDOR/gpu).
     type: str
   libraries:
     description:
@@ -519,6 +527,13 @@ EXAMPLES = r"""
     command: [nvidia-smi, --loop=60]
     isolation: volume
     gpus: all
+
+- name: Run a container on four AWS Neuron chips that nothing else uses
+  gpufleet.hosts.gpu_container:
+    name: inference
+    image: localhost/neuron-inference:latest
+    gpus: 4
+    exclusive: true
 
 - name: Select a GPU and get the arguments of docker and podman
   gpufleet.hosts.gpu_container:

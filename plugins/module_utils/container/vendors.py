@@ -9,8 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.neuron.accelerator import NeuronVendor
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.node_vendor import NodeVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.accelerator import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerVendor
@@ -37,11 +40,24 @@ def _nvidia(host: VendorHost) -> ContainerVendor:
     return Nvidia(host.gather, host.root, driver_root=driver_root, cdi_kind=host.params["cdi_kind"])
 
 
+def _of_nodes(vendor: type[NodeVendor]) -> Callable[[VendorHost], ContainerVendor]:
+    """Return the factory of a vendor whose containers need only device nodes."""
+
+    def create_vendor(host: VendorHost) -> ContainerVendor:
+        def gather() -> Mapping[str, Any]:
+            # The vendors of this module need no facts of NVIDIA.
+            return accelerators_gather.gather(dict, root=host.root, vendors=[vendor.name])
+
+        return vendor(gather, host.root, host.params["cdi_kind"])
+
+    return create_vendor
+
+
 # One line for each vendor. None: gpu_container does not support it yet.
 VENDORS: dict[str, Callable[[VendorHost], ContainerVendor] | None] = {
     NVIDIA: _nvidia,
     AMD: None,
-    NEURON: None,
+    NEURON: _of_nodes(NeuronVendor),
     GAUDI: None,
 }
 OPTIONS = (AUTO, *VENDORS)

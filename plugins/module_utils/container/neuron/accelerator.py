@@ -1,0 +1,105 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""AWS Neuron's chips, as the planner uses them: see vendor.ContainerVendor."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import (
+    Gpu,
+    GpuWords,
+    Inventory,
+    RunRule,
+    Unit,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import AssignedGpus
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import RUNTIME
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.node_vendor import NodeVendor
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import Request, list_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerTask
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import (
+    Docker,
+    EngineState,
+    Image,
+    Podman,
+    environment,
+)
+
+# The driver numbers the chips of a container from the first chip that the process opens (aws-neuron-driver,
+# neuron_cdev.c, 2.24.7.0), and the runtime fails with "Neuron cores are not contiguous".
+_WHY = "the runtime in a container can only use AWS Neuron chips with consecutive numbers"
+# The groups of chips that have the links of a topology on hosts with 16 chips (aws-neuron-sdk, deploy/eks/dra.rst).
+_CHIPS_WITH_TOPOLOGY, _GROUPS = 16, (1, 4, 8, 16)
+# The runtime of package aws-neuronx-oci-hook, and its variable (aws-neuron-sdk, deploy/tutorials/oci-hook.rst).
+RUNTIME_NAME = "neuron"
+VISIBLE_DEVICES = "AWS_NEURON_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True)
+class NeuronChip(Gpu):
+    """A chip. Its cores are not assigned separately: that is a setting of the processes in the container."""
+
+    words: ClassVar[GpuWords] = GpuWords(partition="core", prefix="core", mode="partitioning")
+
+    def __str__(self) -> str:
+        return f"Neuron chip {self.index} ({self.uuid})"
+
+
+class NeuronVendor(NodeVendor):
+    """The chips of this host. `gpus` counts chips."""
+
+    name = "neuron"
+    title = "AWS Neuron chip"
+    resources = ("aws.amazon.com/neuron",)
+    gpu_class = NeuronChip
+
+    def build_inventory(self, devices: Sequence[Mapping[str, Any]]) -> Inventory:
+        """Return the chips, with the rule for consecutive numbers."""
+        found = super().build_inventory(devices)
+        aligned = _GROUPS if len(found.gpus) == _CHIPS_WITH_TOPOLOGY else ()
+        return replace(found, runs=RunRule(_WHY, aligned))
+
+    def image_request(self, image: Image, env: Mapping[str, str]) -> tuple[Request, str] | None:
+        """Return the chips in the variable of the vendor's hook: ALL or a list of numbers."""
+        value = (env.get(VISIBLE_DEVICES) or "").strip()
+        if not value:
+            return None
+        request = list_request([part for part in value.split(",") if part.strip()])
+        return request, f"GPUs are requested by {VISIBLE_DEVICES} ({value})"
+
+    def obstacle(self, isolation: str, engine: EngineState, units: Sequence[Unit]) -> str | None:
+        """Return why an isolation is not available. The vendor's runtime is never chosen without a request."""
+        if isolation != RUNTIME:
+            return super().obstacle(isolation, engine, units)
+        if engine.name != "docker":
+            return "only docker can use the runtime of the vendor's hook"
+        if RUNTIME_NAME not in engine.runtimes:
+            return f"docker has no runtime {RUNTIME_NAME}: set neuron_driver_oci_hook, or install aws-neuronx-oci-hook"
+        return None
+
+    def access(self, isolation: str, engine: Docker | Podman, units: Sequence[Unit], task: ContainerTask) -> Access:
+        """Return what the container is given."""
+        if isolation != RUNTIME or not units:
+            return super().access(isolation, engine, units, task)
+        indexes = ",".join(str(unit.gpu.index) for unit in sorted(units, key=lambda unit: unit.order))
+        return Access(RUNTIME, runtime=RUNTIME_NAME, env={VISIBLE_DEVICES: indexes})
+
+    def assigned_gpus(
+        self, container: Mapping[str, Any], engine: EngineState, exclude: Collection[str] = ()
+    ) -> AssignedGpus:
+        """Return the chips of a container, also those that the vendor's hook gives it."""
+        found = super().assigned_gpus(container, engine, exclude)
+        runtime = (container.get("HostConfig") or {}).get("Runtime") or engine.default_runtime
+        value = environment((container.get("Config") or {}).get("Env")).get(VISIBLE_DEVICES, "")
+        names = [part.strip() for part in value.split(",")]
+        if runtime != RUNTIME_NAME or not any(names):
+            return found
+        takes_all = "all" in (name.lower() for name in names)
+        uuids = frozenset(unit.uuid for unit in self.inventory.units if takes_all or unit.index in names)
+        isolation = found.isolation if found.uuids else RUNTIME if uuids else found.isolation
+        return replace(found, uuids=found.uuids | uuids, held=found.held | uuids, isolation=isolation)
