@@ -16,13 +16,13 @@ description:
   - Prints a table of all hosts in the colors of Ansible, then the failed tasks, problems and notes, and a line with
     counts. Texts that several hosts have in common stand once, with the names of the first five hosts and the number of
     the others. With more than 20 hosts, equal rows of the table stand once.
-  - Playbook C(gpufleet.hosts.site) uses it. It runs on the controller and reads no host.
+  - Playbooks C(gpufleet.hosts.site) and C(gpufleet.hosts.verify) use it. It runs on the controller and reads no host.
   - With a stdout callback whose output is data, such as C(ansible.posix.json), it prints nothing. RV(lines) then has
     the text.
 options:
   hosts:
     description:
-      - The entries of the hosts, as the playbooks collect them.
+      - The entries of the hosts, as playbook C(gpufleet.hosts.verify) writes them to C(verify_file).
     type: list
     elements: dict
     required: true
@@ -38,20 +38,9 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Print the state of one host
+- name: Print the state of a fleet that playbook verify has written
   gpufleet.hosts.gpu_fleet_text:
-    hosts:
-      - host: gpu01
-        state: ok
-        verdict: pass
-        failed_task:
-        rebooted: false
-        accelerators: [{vendor: NVIDIA, model: NVIDIA H100 80GB HBM3, count: 8}]
-        drivers: [{name: nvidia, version: 580.95.05, loaded: true}]
-        engine: {name: docker, version: 28.5.1}
-        toolkit: 1.18.0-1
-        problems: []
-        notes: []
+    hosts: "{{ lookup('ansible.builtin.file', 'fleet.json') | from_json }}"
   run_once: true
 """
 

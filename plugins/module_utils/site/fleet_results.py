@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.site.fleet import (
 )
 
 _PLAN_TASK = "Plan all changes, and stop on conflicts before any change"
-_VERIFY_TASK = "Verify the host"
+_VERIFY_TASK = "Check the health of the host"
 
 
 def of_site(variables: Mapping[str, Any], *, works: bool) -> FleetResult:
@@ -47,10 +47,9 @@ def of_verify(variables: Mapping[str, Any], *, works: bool) -> FleetResult:
     result = variables.get("verify_result")
     if result is None or result.get("unreachable"):
         return FleetResult(NOT_STARTED if result is None and works else UNREACHABLE)
-    known = {"observed": result.get("host"), "facts": variables.get("ansible_facts") or {}}
     if result.get("failed"):
-        return FleetResult(FAILED, failed_task=_VERIFY_TASK, health=result.get("health"), **known)
-    return FleetResult(OK, health=result["health"], **known)
+        return FleetResult(FAILED, failed_task=_VERIFY_TASK)
+    return FleetResult(OK, observed=result["host"], facts=variables.get("ansible_facts") or {}, health=result["health"])
 
 
 def _health(variables: Mapping[str, Any], host: Any, facts: Mapping[str, Any]) -> dict[str, list[str]] | None:

@@ -33,7 +33,7 @@ OUTPUTS = frozenset({"nvidia_driver_report", "nvidia_persistenced_report", "cuda
 PLAYBOOKS: dict[str, list[str]] = {
     "site": ["serial", "max_fail_percentage", "cloud_init_timeout"],
     "dlami": ["image", "cloud_init_timeout", "docker_on_nvme"],
-    "verify": ["expected_gpus", "expected_pcie_width", "container"],
+    "verify": ["expected_gpus", "expected_pcie_width", "container", "file"],
 }
 
 _NAMES = {role: list(variables.table(request)) for role, request in REQUESTS.items()}

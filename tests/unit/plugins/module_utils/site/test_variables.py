@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health_settings
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.variables import (
     OUTPUTS,
     PLAYBOOKS,
@@ -150,8 +151,14 @@ def test_the_variables_of_playbooks_are_known():
     for path in (COLLECTION / "playbooks").rglob("*.yml"):
         text = path.read_text(encoding="utf-8")
         # Variables of a user have a default, and those of the play or of an import have a value.
-        used |= set(re.findall(r"\b((?:site|dlami|verify)_[a-z0-9_]+) \| default\(", text))
-    outputs = {"dlami_outcome", "verify_docker"}
+        used |= set(re.findall(r"\b((?:site|dlami|verify)_[a-z0-9_]+)(?: \| default\(| is defined)", text))
+
+    def value(name, default):
+        used.update([name] if name.startswith("verify_") else [])
+        return default
+
+    health_settings.read(value)
+    outputs = {"dlami_outcome", "site_outcome"}
     known = {f"{playbook}_{name}" for playbook, names in PLAYBOOKS.items() for name in names}
     assert used - outputs == known
     assert unknown_names(known | outputs) == Names([], [])

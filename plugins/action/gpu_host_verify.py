@@ -1,0 +1,122 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Action plugin of gpu_host_verify: observe a host, and decide whether it can run GPU work.
+
+The documentation is in plugins/modules/gpu_host_verify.py, the decision in module_utils/site/health.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
+
+kept_bytecode.use()
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, shown
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health, health_settings
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_python
+
+PLAN = "gpufleet.hosts.gpu_host_plan"
+FACTS = "gpufleet.hosts.nvidia_gpu_facts"
+VOLUME = "gpufleet.hosts.nvidia_driver_volume"
+PROOF = "gpufleet.hosts.gpu_container_proof"
+
+
+class ActionModule(ActionBase):
+    """See the module's documentation."""
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+    _VALID_ARGS = frozenset({"container"})
+
+    def run(self, tmp=None, task_vars=None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        self._task_vars: dict[str, Any] = dict(task_vars or {})
+        try:
+            starts_containers = self._boolean("verify_container", self._task.args.get("container", False))
+            settings = health_settings.read(self._value)
+        except VariableError as error:
+            return {"failed": True, "msg": str(error)}
+        observed = self._run_action(PLAN, {"parts": [], "requires_root": True})
+        if observed.get("failed") or observed.get("unreachable"):
+            return observed
+        host = observed["host"]
+        facts = observed.get("ansible_facts") or {}
+        self._task_vars |= {
+            "gpufleet_host": host,
+            "ansible_facts": {**(self._task_vars.get("ansible_facts") or {}), **facts},
+        }
+        volume = proof = None
+        if host["nvidia"]["gpus"]:
+            read = self._run_action(FACTS, {})
+            if read.get("failed") or read.get("unreachable"):
+                return {**read, "msg": host_python.failure(read)}
+            facts = {**facts, **read["ansible_facts"]}
+            volume = self._volume(host)
+            proof = self._proof() if starts_containers else None
+        found = health.judge(host, facts, volume, proof=proof, **settings)
+        notices = {kind: observed[kind] for kind in ("warnings", "deprecations") if observed.get(kind)}
+        return {"changed": False, "host": host, "health": found, "ansible_facts": facts, **notices}
+
+    def _value(self, name: str, default: Any) -> Any:
+        return self._templar.template(self._task_vars[name]) if name in self._task_vars else default
+
+    @staticmethod
+    def _boolean(name: str, value: Any) -> bool:
+        try:
+            return boolean(value)
+        except TypeError as error:
+            raise VariableError(f"{name} is {shown(value)}, but must be true or false.") from error
+
+    def _volume(self, host: dict[str, Any]) -> dict[str, Any] | None:
+        """Return what module nvidia_driver_volume would change. The health check reports a stopped engine."""
+        if host["driver"]["loaded"] is None:
+            return None
+        has_docker = (
+            host["engines"]["docker"]["package"]
+            or (host["services"].get("docker.service") or {}).get("load_state") == "loaded"
+        )
+        installed = [
+            name for name, there in (("docker", has_docker), ("podman", host["engines"]["podman"]["package"])) if there
+        ]
+        name, state = self._value("container_engine_name", "docker"), self._value("container_engine_state", "present")
+        engines = [] if name in ("none", "containerd") or state == "absent" else installed
+        is_checking, self._task.check_mode = self._task.check_mode, True
+        try:
+            return self._execute_module(
+                module_name=VOLUME,
+                module_args={"engine": ["auto"] if engines else ["none"], "expected_engines": engines},
+                task_vars=self._task_vars,
+            )
+        finally:
+            self._task.check_mode = is_checking
+
+    def _proof(self) -> dict[str, Any]:
+        """Start containers. The health check evaluates the result, also that of a failure."""
+        options = {
+            "image": self._value("nvidia_container_toolkit_proof_image", "") or "",
+            "isolations": self._value("nvidia_container_toolkit_isolations", []) or [],
+        }
+        result = self._execute_module(module_name=PROOF, module_args=options, task_vars=self._task_vars)
+        return {**result, "msg": host_python.failure(result)} if result.get("failed") else result
+
+    def _run_action(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
+        """Run another action plugin of this collection with the objects of this one."""
+        task = self._task.copy()
+        task.args = options
+        task.action = name
+        action = self._shared_loader_obj.action_loader.get(
+            name,
+            task=task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
+        return action.run(task_vars=self._task_vars)

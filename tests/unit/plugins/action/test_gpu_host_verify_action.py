@@ -1,0 +1,129 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module calls of a health check, and its result."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import pytest
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.gpufleet.hosts.plugins.action import gpu_host_verify
+from ansible_collections.gpufleet.hosts.plugins.action.gpu_host_verify import FACTS, PLAN, PROOF, VOLUME
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site import test_health
+
+READY = {"nvidia_gpu_state": "ready", "nvidia_gpus": test_health.FACTS["nvidia_gpus"]}
+WITHOUT_GPU = {**test_health.HOST, "nvidia": {"gpus": []}, "driver": {"loaded": None}}
+
+
+class Run:
+    """A health check with prepared results of the modules, which records the calls."""
+
+    def __init__(self, **results):
+        self.calls: list[tuple[str, dict, bool]] = []
+        self.results = {
+            PLAN: {"host": test_health.HOST, "ansible_facts": {}, "warnings": ["careful"]},
+            FACTS: {"ansible_facts": READY},
+            VOLUME: {"changed": False, "volume": {}},
+            PROOF: {"changed": False},
+            **results,
+        }
+
+    def __call__(self, variables=None, *, check_mode=False, **arguments):
+        task = MagicMock(args=arguments, async_val=0, check_mode=check_mode)
+        task.copy = lambda: SimpleNamespace(args=None, action=None)
+        templar = SimpleNamespace(template=lambda value: value)
+        action = gpu_host_verify.ActionModule(task, MagicMock(), MagicMock(), MagicMock(), templar, None)
+
+        def load(name, task, **_objects):
+            return SimpleNamespace(run=lambda task_vars: self._result(name, task.args, is_check=check_mode))
+
+        def execute(module_name, module_args, task_vars):
+            assert task_vars["gpufleet_host"] == self.results[PLAN]["host"]
+            return self._result(module_name, module_args, is_check=action._task.check_mode)
+
+        action._shared_loader_obj = SimpleNamespace(action_loader=SimpleNamespace(get=load))
+        action._execute_module = execute
+        return action.run(task_vars=variables or {})
+
+    def _result(self, name, arguments, *, is_check):
+        self.calls.append((name, arguments, is_check))
+        return self.results[name]
+
+
+@pytest.fixture(autouse=True)
+def _base(monkeypatch):
+    monkeypatch.setattr(ActionBase, "run", lambda self, tmp=None, task_vars=None: {})
+
+
+def test_a_healthy_host():
+    run = Run()
+    result = run()
+    assert result["health"] == {"problems": [], "notes": []}
+    assert (result["changed"], result["ansible_facts"], result["warnings"]) == (False, READY, ["careful"])
+    # The volume is only predicted, also outside check mode. No container starts.
+    assert run.calls == [
+        (PLAN, {"parts": [], "requires_root": True}, False),
+        (FACTS, {}, False),
+        (VOLUME, {"engine": ["auto"], "expected_engines": ["docker"]}, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("host", "arguments", "modules"),
+    [
+        (WITHOUT_GPU, {}, [PLAN]),
+        (WITHOUT_GPU, {"container": True}, [PLAN]),
+        (test_health.HOST, {"container": "yes"}, [PLAN, FACTS, VOLUME, PROOF]),
+        (test_health.changed(test_health.HOST, "driver/loaded", None), {}, [PLAN, FACTS]),
+    ],
+)
+def test_only_what_a_host_needs_runs(host, arguments, modules):
+    run = Run(**{PLAN: {"host": host}})
+    run(**arguments)
+    assert [name for name, _arguments, _is_check in run.calls] == modules
+
+
+@pytest.mark.parametrize(
+    ("results", "variables", "problem"),
+    [
+        ({VOLUME: {"failed": True, "msg": "no space"}}, {}, "The driver volume could not be checked: no space."),
+        ({PROOF: {"failed": True, "msg": "A container sees no GPU."}}, {}, "A container sees no GPU."),
+        ({FACTS: {"ansible_facts": {"nvidia_gpu_state": "error", "nvidia_gpu_state_reason": "Xid 79"}}}, {}, "Xid 79"),
+        ({}, {"verify_expected_gpus": "8"}, "but verify_expected_gpus is 8"),
+        ({}, {"container_engine_name": "none"}, None),
+    ],
+)
+def test_problems_do_not_fail_the_task(results, variables, problem):
+    result = Run(**results)(variables, container=True)
+    assert not result.get("failed")
+    assert [text for text in result["health"]["problems"] if problem and problem in text] or problem is None
+
+
+def test_a_host_without_an_engine_on_purpose_needs_no_engine_for_its_volume():
+    run = Run()
+    run({"container_engine_name": "containerd"})
+    assert run.calls[-1][1] == {"engine": ["none"], "expected_engines": []}
+
+
+@pytest.mark.parametrize(
+    ("results", "variables", "arguments", "message"),
+    [
+        ({PLAN: {"failed": True, "msg": "This play needs root."}}, {}, {}, "This play needs root."),
+        ({FACTS: {"failed": True, "msg": "no Python"}}, {}, {}, "no Python"),
+        ({}, {}, {"container": "perhaps"}, "verify_container is perhaps, but must be true or false."),
+        ({}, {"verify_expected_gpus": "many"}, {}, "verify_expected_gpus is 'many', which is not a valid number"),
+        ({}, {"verify_expected_pcie_width": "3"}, {}, "verify_expected_pcie_width is '3', which is not a valid"),
+        ({}, {"nvidia_container_toolkit_source": "x"}, {}, "nvidia_container_toolkit_source is x, but must be one of"),
+    ],
+)
+def test_what_cannot_be_checked_fails_the_task(results, variables, arguments, message):
+    run = Run(**results)
+    result = run(variables, **arguments)
+    assert result["failed"]
+    assert message in result["msg"]
+    # Invalid variables fail before the host is contacted.
+    assert bool(run.calls) is bool(results)
