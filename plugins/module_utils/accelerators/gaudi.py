@@ -77,7 +77,7 @@ def _host(tree: sysfs.SysfsTree, usable: list[dict], kernel: str | None) -> gaud
     modules = [DRIVER, *gaudi_state.NETWORK_MODULES]
     return gaudi_state.AcceleratorsGaudiHost(
         is_loaded=tree.exists(f"/sys/module/{DRIVER}"),
-        is_installed=kernel is not None and bool(usable) and accelerators.has_module(tree.root, kernel, DRIVER),
+        is_installed=kernel is not None and bool(usable) and tree.has_module(kernel, DRIVER),
         is_of_vendor=is_of_vendor,
         driver_version=version if is_of_vendor else kernel,
         kernel=kernel,

@@ -123,6 +123,10 @@ def is_record(path: str) -> bool:
     return directory == STATE_DIRECTORY and name.endswith(".json") and path not in BESIDE_RECORDS
 
 
+# Role gaudi_driver: the vendor's modules in the order in which they are loaded, and the vendor's repository.
+GAUDI_MODULES_LOAD = "/etc/modules-load.d/gpufleet-gaudi.conf"
+GAUDI_RECORD = f"{STATE_DIRECTORY}/gaudi_driver.json"
+GAUDI_REPOSITORY_ID = "gpufleet-gaudi"
 # Role nvidia_driver: why it could not unload the modules, so that it does not try again for the same reasons.
 DRIVER_RELOAD_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_driver_reload.json"
 # Role nvidia_driver: the initramfs does not contain the changed modprobe file yet.

@@ -25,6 +25,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devi
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
 _KFD = "/sys/class/kfd/kfd/topology/nodes"
+_GAUDI_ATTRIBUTES = (
+    *("pci_addr", "status", "module_id", "device_type"),
+    *("fw_os_ver", "preboot_btl_ver", "uboot_ver", "cpucp_ver", "cpld_ver", "fuse_ver", "thermal_ver", "vrm_ver"),
+)
 # By vendor: the files whose text counts, the names that only have to exist, and the device nodes. `*` matches within
 # one part of a path. {address} stands for each PCI function of the vendor, and {module} for its kernel module.
 _FILES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -47,8 +51,19 @@ _FILES: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "nodes": ("/dev/kfd", "/dev/dri/card*", "/dev/dri/renderD*"),
     },
+    "gaudi": {
+        "texts": (
+            "/sys/module/habanalabs/version",
+            *(f"/sys/class/accel/accel*/device/{name}" for name in _GAUDI_ATTRIBUTES),
+            # Kernels before Linux 6.3.
+            *(f"/sys/class/habanalabs/hl*/{name}" for name in _GAUDI_ATTRIBUTES),
+            "/sys/bus/pci/devices/{address}/hwmon/hwmon*/name",
+        ),
+        "names": ("/sys/module/habanalabs*", "/sys/bus/pci/devices/{address}/infiniband_verbs/uverbs*"),
+        "nodes": ("/dev/accel/accel*", "/dev/hl*", "/dev/infiniband/uverbs*"),
+    },
 }
-_MODULES = {"amd": "amdgpu"}
+_MODULES = {"amd": "amdgpu", "gaudi": "habanalabs"}
 _LONGEST_TEXT = 64 * 1024
 # Of an attribute with this name, only its start counts, which shows whether the device responds.
 _CONFIG, _CONFIG_BYTES = "config", 4

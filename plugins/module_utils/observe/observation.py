@@ -85,7 +85,12 @@ UNITS = (
     "dnf-automatic.timer",
 )
 # Repositories that the roles add.
-REPOSITORIES = (owned.REPOSITORY_ID, owned.DOCKER_REPOSITORY_ID, owned.CONTAINER_TOOLKIT_REPOSITORY_ID)
+REPOSITORIES = (
+    owned.REPOSITORY_ID,
+    owned.DOCKER_REPOSITORY_ID,
+    owned.CONTAINER_TOOLKIT_REPOSITORY_ID,
+    owned.GAUDI_REPOSITORY_ID,
+)
 FILES = (
     observe_engines.DAEMON_JSON,
     observe_engines.DAEMON_JSON_RECORD,
@@ -117,6 +122,7 @@ FILES = (
     *owned.ACCELERATOR_CDI_PROGRAMS.values(),
     *(path for paths in owned.ACCELERATOR_CDI_UNITS.values() for path in paths),
     *owned.ACCELERATOR_USERS.values(),
+    owned.GAUDI_MODULES_LOAD,
     owned.WRAPPER,
     owned.CONTAINER_PROOF_RECORD,
     owned.ADOPTION_REPORT,

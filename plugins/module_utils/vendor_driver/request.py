@@ -10,7 +10,7 @@ import dataclasses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_apply
 
-_KIND = r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9])?"
+KIND = r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9])?"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,4 +21,4 @@ class AmdDriverRequest:
     source: str = variable("kernel", choices=("kernel", "none"))
     activate: bool = variable(True)
     users: list[str] = variable([], form=r"[A-Za-z_][\w.@\\-]*\0", sample="alice")
-    cdi_kind: str = variable(accelerator_apply.KINDS["amd"], form=_KIND, sample="gpufleet-amd/gpu")
+    cdi_kind: str = variable(accelerator_apply.KINDS["amd"], form=KIND, sample="gpufleet-amd/gpu")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd, recorded, schema
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd, gaudi, recorded, schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 
 Devices = Sequence[Mapping[str, Any]]
@@ -62,7 +62,19 @@ AMD = VendorDriver(
     read=amd.read,
     pci_name="amd",
 )
-VENDORS = {one.role: one for one in (AMD,)}
+# A reset changes the status of an accelerator, but not its nodes.
+GAUDI = VendorDriver(
+    name=schema.GAUDI,
+    role="gaudi_driver",
+    title="Gaudi accelerators",
+    module=gaudi.DRIVER,
+    groups=(),
+    watch=("/dev/accel",),
+    repartitions=lambda _devices: False,
+    read=gaudi.read,
+    pci_name="gaudi",
+)
+VENDORS = {one.role: one for one in (AMD, GAUDI)}
 
 
 def observed(host: Mapping[str, Any], vendor: VendorDriver) -> tuple[list[Any], Any]:

@@ -1,0 +1,315 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan what role gaudi_driver does: adopt a driver or install the vendor's, load it, keep the CDI specification."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
+    gaudi_repository,
+    packages,
+    refresh,
+    vendors,
+)
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.gaudi_request import GaudiDriverRequest
+
+ROLE = vendors.GAUDI.role
+# On other distributions, with the suite of a similar release.
+_PACKAGES = ("habanalabs-firmware", "habanalabs-firmware-tools")
+# Intel Gaudi documentation, Intel_Gaudi_Kubernetes_Device_Plugin: the order in which the modules are loaded.
+MODULES = ("habanalabs", "habanalabs_cn", "habanalabs_ib", "habanalabs_en")
+_MODULES_FILE = "# Written by role gpufleet.hosts.gaudi_driver. Changes in this file are lost.\n" + "".join(
+    f"{name}\n" for name in MODULES
+)
+# Support_Matrix: release 1.21 was the last one for the first generation.
+_FIRST_GENERATION, _END_OF_FIRST_GENERATION = "Gaudi", (1, 22)
+# The driver in the kernel knows these: drivers/accel/habanalabs of Linux.
+_IN_KERNEL = ("Goya", "Gaudi", "Gaudi2")
+
+
+@dataclasses.dataclass
+class GaudiPlan:
+    """What the role does. `transaction` and `query`: options of module package_transaction, or None.
+
+    `modules_file`: the text of the list of modules to write, None if it stays. `load`: kernel modules to load, in this
+    order. `record`: whether the role has installed packages. `packages`: with state absent, those that must not stay.
+    """
+
+    wanted: bool = False
+    vendor: str = vendors.GAUDI.name
+    version: str | None = None
+    transaction: packages.VendorTransaction | None = None
+    query: dict[str, Any] | None = None
+    modules_file: str | None = None
+    load: list[str] = dataclasses.field(default_factory=list)
+    cdi: refresh.VendorRefresh = dataclasses.field(default_factory=refresh.VendorRefresh)
+    verify: bool = False
+    report: dict[str, Any] | None = None
+    record: bool = False
+    packages: list[str] = dataclasses.field(default_factory=list)
+    remove_files: list[str] = dataclasses.field(default_factory=list)
+    has_secrets: bool = False
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+    changes: list[str] = dataclasses.field(default_factory=list)
+    acts: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class _Case:
+    """What the plan of one host depends on. `platform`: None if the vendor has no packages for it."""
+
+    host: Host
+    request: GaudiDriverRequest
+    platform: Mapping[str, Any] | None
+    versions: Mapping[str, list[str]] | None
+    devices: Sequence[Mapping[str, Any]]
+    state: Mapping[str, Any]
+
+    @property
+    def driver(self) -> Mapping[str, Any]:
+        return self.host["accelerator_drivers"].get(vendors.GAUDI.module) or {}
+
+    @property
+    def driver_package(self) -> str | None:
+        return self.request.driver_package or (self.platform or {}).get("driver_package")
+
+    @property
+    def unit(self) -> list[str]:
+        """The packages that must have the same version, the driver first."""
+        return [
+            *([self.driver_package] if self.driver_package else []),
+            *(self.platform or {}).get("packages", _PACKAGES),
+        ]
+
+    @property
+    def installed(self) -> str | None:
+        """The version of the vendor's installed driver."""
+        return packages.found_on(self.host, self.unit).get(self.driver_package or "")
+
+
+def plan(
+    host: Host,
+    request: GaudiDriverRequest,
+    platforms: Mapping[str, Any],
+    versions: Mapping[str, list[str]] | None,
+    digest: Callable[[dict[str, Any]], str],
+) -> GaudiPlan:
+    """Return what the role does on this host. `versions`: the available versions, None before the query.
+
+    `digest`: see `refresh.plan`.
+    """
+    result = GaudiPlan()
+    if request.state == "absent":
+        return _removal(host, result)
+    devices, state = vendors.observed(host, vendors.GAUDI)
+    if not devices:
+        result.reasons.append("this host has no Gaudi accelerator")
+        return _finished(host, result)
+    if request.source == "none":
+        result.reasons.append(f"{ROLE}_source is none")
+        return _finished(host, result)
+    result.wanted = True
+    result.report = _report(state, devices)
+    case = _Case(host, request, platforms.get(host["os"]["key"] or ""), versions, devices, state)
+    if _manages(case, result):
+        _packages(case, result)
+        if not result.problems and observed_files.content(host, owned.GAUDI_MODULES_LOAD) != _MODULES_FILE:
+            result.modules_file = _MODULES_FILE
+            result.changes.append(f"write {owned.GAUDI_MODULES_LOAD}")
+    if not result.problems:
+        _load(case, result)
+        is_ready = state["state"] == schema.READY or bool(result.load)
+        result.cdi = refresh.plan(host, vendors.GAUDI, devices, request.cdi_kind, digest, is_ready=is_ready)
+        result.problems += result.cdi.problems
+        result.reasons += result.cdi.reasons
+        result.changes += result.cdi.changes
+        result.verify = is_ready
+    return _finished(host, result)
+
+
+# --- the driver that is already installed -----------------------------------------------------------------------------
+
+
+def _manages(case: _Case, result: GaudiPlan) -> bool:
+    """Return whether the role manages the vendor's packages. Otherwise an installed driver is adopted."""
+    host, source = case.host, case.request.source
+    is_own = bool(packages_record.read(host, owned.GAUDI_RECORD)["requested"])
+    if source == "vendor" or (source == "auto" and (is_own or _is_other_version(case))):
+        return True
+    has_module = host["kernel"]["running"] in (case.driver.get("kernels") or ())
+    is_known = any(one["generation"] in _IN_KERNEL for one in case.devices)
+    can_load = not case.driver.get("loaded") and has_module and is_known
+    if case.state["state"] == schema.READY or can_load or case.installed or (source == "preinstalled" and has_module):
+        result.reasons.append(f"{_origin(case)} is adopted")
+        if case.state["state"] == schema.READY:
+            result.reasons.append(case.state["reason"].rstrip("."))
+        return False
+    if source == "preinstalled":
+        result.problems.append(
+            f"{ROLE}_source=preinstalled, but this host has no usable driver. {case.state['reason']} Install a driver, "
+            f"or set {ROLE}_source=auto."
+        )
+        return False
+    return True
+
+
+def _is_other_version(case: _Case) -> bool:
+    return case.installed is not None and not packages.fits(case.installed, case.request.version)
+
+
+def _origin(case: _Case) -> str:
+    if case.installed:
+        return f"the installed driver {case.installed}"
+    if case.driver.get("version"):
+        return f"the loaded driver {case.driver['version']}"
+    return "the driver of the kernel"
+
+
+# --- the vendor's packages --------------------------------------------------------------------------------------------
+
+
+def _packages(case: _Case, result: GaudiPlan) -> None:
+    host, request, data = case.host, case.request, case.platform or {}
+    problem = gaudi_repository.problem(host, request, case.platform)
+    definition = None if problem else gaudi_repository.define(host, request, data)
+    planned = packages.VendorPackageCase(
+        host=host,
+        role=ROLE,
+        unit=case.unit,
+        others=[*request.extra_packages, *_headers(host)],
+        requested=request.version,
+        hold=request.hold,
+        definition=definition,
+        place=f"the repository {gaudi_repository.address(host, request, data)}",
+        versions=case.versions,
+        hold_needs=data.get("hold_needs"),
+        refuse=_refusal(case.devices),
+    )
+    # Without the repository, complete packages are still held.
+    if problem and packages.wrong(planned):
+        result.problems.append(problem)
+        return
+    found = packages.plan(planned)
+    result.version, result.query, result.transaction = found.version, found.query, found.transaction
+    result.problems += found.problems
+    result.reasons += found.reasons
+    result.changes += found.changes
+    if result.transaction and result.transaction.install:
+        result.has_secrets = own_repository.has_password(result.transaction.repositories)
+        result.reasons += gaudi_repository.notes(host, data)
+        if host["secure_boot"]["signatures_enforced"]:
+            result.reasons.append(
+                "the kernel only loads signed modules; enroll the key of DKMS with mokutil, or the driver cannot be "
+                "loaded"
+            )
+
+
+def _refusal(devices: Sequence[Mapping[str, Any]]) -> Callable[[str], str | None]:
+    has_first = any(one["generation"] == _FIRST_GENERATION for one in devices)
+
+    def refuse(version: str) -> str | None:
+        if has_first and _number(version) >= _END_OF_FIRST_GENERATION:
+            return "does not support the first generation of Gaudi in this host; 1.21 was the last release for it"
+        return None
+
+    return refuse
+
+
+def _headers(host: Host) -> list[str]:
+    """Return the missing packages of the headers that DKMS needs for the running and the next kernel."""
+    known = {one["release"]: one["headers"] for one in host["kernel"]["kernels"]}
+    releases = dict.fromkeys([host["kernel"]["running"], host["kernel"]["next_boot"]])
+    missing = [release for release in releases if release and not known.get(release)]
+    if host["os"]["package_manager"] == "apt":
+        return [f"linux-headers-{release}" for release in missing]
+    return [f"kernel-devel={release.removesuffix('.' + host['os']['arch'])}" for release in missing]
+
+
+# --- the kernel modules -----------------------------------------------------------------------------------------------
+
+
+def _load(case: _Case, result: GaudiPlan) -> None:
+    driver, state = case.driver, case.state
+    installs = bool(result.transaction and result.transaction.install)
+    blacklists = case.host["accelerator_records"][vendors.GAUDI.name]["blacklisted_by"]
+    if driver.get("loaded"):
+        # The version of the module is that of the packages with a commit instead of the build.
+        loaded = driver.get("version")
+        same = bool(loaded and result.version) and _number(loaded) == _number(result.version)
+        if result.version and not same:
+            result.reasons.append(
+                f"driver {loaded or 'of the kernel'} is loaded; stop the containers and reboot the host to load "
+                f"{result.version}"
+            )
+        elif state["state"] != schema.READY and not installs:
+            result.reasons.append(state["reason"].rstrip("."))
+        return
+    if not installs and state["state"] != schema.DRIVER_NOT_LOADED:
+        return
+    if blacklists:
+        result.reasons.append(f"{', '.join(blacklists)} blacklists habanalabs, so the role does not load it")
+    elif not case.request.activate:
+        result.reasons.append(f"habanalabs is not loaded, and {ROLE}_activate is false")
+    else:
+        is_vendors = bool(result.version or installs)
+        result.load = list(MODULES) if is_vendors else [MODULES[0]]
+        result.changes.append(f"load kernel module{'s' if is_vendors else ''} {', '.join(result.load)}")
+
+
+def _number(version: str | None) -> tuple[int, ...]:
+    numbers = (version or "").partition("-")[0].split(".")
+    return tuple(int(part) for part in numbers if part.isdecimal())
+
+
+# --- removal ----------------------------------------------------------------------------------------------------------
+
+
+def _removal(host: Host, result: GaudiPlan) -> GaudiPlan:
+    result.record = observed_files.exists(host, owned.GAUDI_RECORD)
+    known = packages_record.read(host, owned.GAUDI_RECORD)
+    recorded = packages_record.possibly_installed(host, owned.GAUDI_RECORD, list(host["installed_packages"]))
+    requested = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
+    result.packages = sorted(requested & recorded & {*host["installed_packages"]})
+    result.cdi = refresh.removal(host, vendors.GAUDI)
+    result.remove_files = [path for path in (owned.GAUDI_MODULES_LOAD,) if observed_files.exists(host, path)]
+    result.changes = [
+        *result.cdi.changes,
+        *([f"remove {', '.join(result.packages)}"] if result.packages else []),
+        *(["remove the repository and holds that this role recorded"] if result.record else []),
+        *(f"remove {path}" for path in result.remove_files),
+    ]
+    if not result.changes:
+        result.reasons.append("this role has not installed anything on this host")
+    elif host["accelerator_drivers"].get(vendors.GAUDI.module, {}).get("loaded"):
+        result.reasons.append("the loaded driver stays loaded until the next boot")
+    return _finished(host, result)
+
+
+def _finished(host: Host, result: GaudiPlan) -> GaudiPlan:
+    result.changes = [] if result.problems else result.changes
+    result.acts = bool(result.changes)
+    if result.acts and host["uid"] != 0:
+        result.problems.append(needs_root(host["uid"]))
+    return result
+
+
+def _report(state: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "state": state["state"],
+        "reason": state["reason"],
+        "driver_version": state["driver_version"],
+        "devices": [one["stable_id"] for one in devices],
+    }
