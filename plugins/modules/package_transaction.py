@@ -47,7 +47,7 @@ options:
         O(repositories) stays on the host.
       - V(absent) removes the packages that the transactions of O(record) installed and that nothing else needs. It also
         removes their repositories and other files, restores the previous module streams and releases their holds. Of
-        the other options, only O(remove), O(keep), O(lock_timeout) and O(download_timeout) apply.
+        the other options, only O(remove), O(keep), O(idle_commands), O(lock_timeout) and O(download_timeout) apply.
       - With apt, V(absent) purges the packages. This removes their configuration files, and the scripts of some
         packages also delete data, for example databases.
     type: str
@@ -302,6 +302,15 @@ options:
         type: list
         elements: str
         default: []
+  idle_commands:
+    description:
+      - Names of commands that the scripts of packages must not run. In this transaction, the scripts find commands with
+        these names that do nothing and succeed. Nothing stays on the host.
+      - Use it for a script that needs the Internet, for example V(update-pciids), which waits for a long time without
+        it.
+    type: list
+    elements: str
+    default: []
   lock_timeout:
     description: Maximum time in seconds to wait for another package manager.
     type: int
@@ -443,6 +452,7 @@ dependencies:
   sample: {agent: {"2.4.1-1": "agent-libs (= 2.4.1-1), libc6"}}
 """
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -457,8 +467,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module 
     without_logins,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import backend, downloads
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
+    backend,
+    downloads,
+    idle_commands,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt import Apt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
@@ -615,6 +630,15 @@ def warn(module: AnsibleModule, program: backend.Backend) -> None:
         module.warn(text)
 
 
+def _run(module: AnsibleModule, manager: str) -> contextlib.AbstractContextManager[Run]:
+    """Return what runs the programs of the package manager."""
+    options = module.params
+    limits = downloads.DownloadLimits(options["download_timeout"], options["lock_timeout"], options["record"])
+    # A simulation runs no scripts of packages.
+    idle = () if module.check_mode else options["idle_commands"]
+    return idle_commands.replaced(idle, downloads.runner(module, manager, limits))
+
+
 def main() -> None:
     """Read the options, carry out the transaction, and report it."""
     process_state.pin()
@@ -648,6 +672,7 @@ def main() -> None:
                     **dict.fromkeys(("together_with", "remove", "keep"), texts),
                 },
             },
+            "idle_commands": texts,
             "lock_timeout": {"type": "int", "default": 60},
             "download_timeout": {"type": "int", "default": 120},
         },
@@ -664,33 +689,29 @@ def main() -> None:
         )
     question, program = None, None
     try:
-        wanted = request(options, manager)
-        program = BACKENDS[manager](
-            downloads.runner(
-                module,
-                manager,
-                downloads.DownloadLimits(options["download_timeout"], options["lock_timeout"], options["record"]),
-            ),
-            lock_timeout=options["lock_timeout"],
-        )
-        record = journal.Journal(options["record"])
-        question = transaction.Question(options["query"], options["query_streams"], options["query_dependencies"])
-        if question:
-            found = transaction.query(wanted, question, program, record, is_real=not module.check_mode)
-            warn(module, program)
-            module.exit_json(changed=False, **found)
-        if options["rehearse_removals"]:
-            module.exit_json(changed=False, removals=rehearsal(options, program))
-        # A user without privileges can simulate, but not act.
-        if os.geteuid() != 0 and not module.check_mode:
-            module.fail_json(msg=needs_root(os.geteuid()))
-        if options["state"] == "present":
-            result = transaction.present(wanted, program, record, check_mode=module.check_mode)
-        else:
-            beside = [journal.Journal(name) for name in options["together_with"]]
-            result = recorded_removal.absent(
-                wanted, program, record, check_mode=module.check_mode, together_with=beside
+        with contextlib.ExitStack() as stack:
+            wanted = request(options, manager)
+            program = BACKENDS[manager](
+                stack.enter_context(_run(module, manager)), lock_timeout=options["lock_timeout"]
             )
+            record = journal.Journal(options["record"])
+            question = transaction.Question(options["query"], options["query_streams"], options["query_dependencies"])
+            if question:
+                found = transaction.query(wanted, question, program, record, is_real=not module.check_mode)
+                warn(module, program)
+                module.exit_json(changed=False, **found)
+            if options["rehearse_removals"]:
+                module.exit_json(changed=False, removals=rehearsal(options, program))
+            # A user without privileges can simulate, but not act.
+            if os.geteuid() != 0 and not module.check_mode:
+                module.fail_json(msg=needs_root(os.geteuid()))
+            if options["state"] == "present":
+                result = transaction.present(wanted, program, record, check_mode=module.check_mode)
+            else:
+                beside = [journal.Journal(name) for name in options["together_with"]]
+                result = recorded_removal.absent(
+                    wanted, program, record, check_mode=module.check_mode, together_with=beside
+                )
     except ERRORS as error:
         if program is not None:
             warn(module, program)
