@@ -84,8 +84,12 @@ options:
       - Vendor of the GPUs or accelerators.
       - V(auto) is V(nvidia) if the host has an NVIDIA GPU with a driver, else the only vendor whose devices have a
         driver. If several other vendors have such devices, set the vendor. Without drivers, the PCI devices decide.
-      - The task fails for a vendor that this version of the collection does not support yet. Supported are V(nvidia)
-        and V(neuron).
+      - The task fails for a vendor that this version of the collection does not support yet. Supported are
+        V(nvidia), V(amd) and V(neuron).
+      - With V(amd), O(gpus) are GPUs and partitions, each with an index of its own. A container gets C(/dev/kfd) and
+        the nodes of its GPUs, through a CDI device (O(isolation=cdi)) or directly (O(isolation=devices)). With rootless
+        Podman, it also gets the groups of its user (C(keep-groups)). No variable such as C(ROCR_VISIBLE_DEVICES) is
+        set.
       - With V(neuron), O(gpus) are AWS Neuron chips. A container gets only chips with consecutive numbers. On hosts
         with 16 chips, counts of 1, 4, 8 and 16 prefer the aligned groups that have a topology. No variable
         C(NEURON_RT_*) is set.

@@ -33,6 +33,6 @@ class Access:
     env: Mapping[str, str] = field(default_factory=dict)
     # The variables in `env` that only prevent the vendor's runtime from giving access to more devices.
     guards: tuple[str, ...] = ()
-    # Groups of the host that the user of the container needs.
-    groups: tuple[int, ...] = ()
+    # Groups of the host that the user of the container needs, or Podman's word for the groups of the user.
+    groups: tuple[int | str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -147,9 +147,11 @@ class Inventory:
         return [unit for unit in self.units if unit.is_partition and unit.gpu.uuid == gpu.uuid]
 
     def named(self, name: str) -> list[Unit]:
-        """Return the units with a UUID or an index, or the partitions of the GPU with this UUID or index."""
+        """Return the units with a UUID, an index or a PCI address, or the partitions of the GPU with it."""
         return [
-            unit for unit in self.units if name in (unit.uuid, unit.index, unit.gpu.uuid) or name == str(unit.gpu.index)
+            unit
+            for unit in self.units
+            if name in (unit.uuid, unit.index, unit.gpu.uuid, unit.gpu.pci_bus_id) or name == str(unit.gpu.index)
         ]
 
     def by_nodes(self, nodes: Collection[str]) -> list[Unit]:

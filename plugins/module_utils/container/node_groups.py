@@ -12,6 +12,8 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+# Podman's word for the groups of the user who starts the container.
+KEEP_GROUPS = "keep-groups"
 _OTHERS, _GROUP = 0o006, 0o060
 
 
@@ -19,7 +21,8 @@ _OTHERS, _GROUP = 0o006, 0o060
 class NodeGroups:
     """The groups to add to the container, and a warning that names the nodes, or why the groups do not help."""
 
-    gids: tuple[int, ...] = ()
+    # Numbers of the host, or Podman's word for the groups of the user.
+    gids: tuple[int | str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -57,6 +60,39 @@ def needed(root: str, nodes: Iterable[str], user: str | None, *, is_mapped: bool
         return NodeGroups(warnings=tuple(warnings))
     warnings.append(f"user {user} can open the device nodes only through their groups, which are added: {named}.")
     return NodeGroups(tuple(sorted(groups)), tuple(warnings))
+
+
+def needed_rootless(root: str, nodes: Iterable[str], engine: str, given: Iterable[str] = ()) -> NodeGroups:
+    """Return the groups of a container of a rootless engine, in which root is the user of the engine.
+
+    `given`: the groups in the user's options.
+    """
+    closed: dict[int, list[str]] = {}
+    for node in nodes:
+        try:
+            status = os.stat(os.path.join(root, node.lstrip("/")))
+        except OSError:
+            continue
+        if status.st_mode & _OTHERS != _OTHERS and status.st_mode & _GROUP == _GROUP:
+            closed.setdefault(status.st_gid, []).append(node)
+    if not closed:
+        return NodeGroups()
+    named = "; ".join(f"group {gid} owns {', '.join(found)}" for gid, found in sorted(closed.items()))
+    others = [str(group) for group in given if str(group) != KEEP_GROUPS]
+    text = None
+    if set(closed) - {*os.getgroups(), os.getegid()}:
+        text = f"the user of rootless {engine} is not in all groups of the device nodes: {named}. Add the user."
+    elif engine != "podman":
+        text = (
+            f"rootless {engine} gives the groups of the user to no container, so its processes cannot open the device "
+            f"nodes: {named}. Use Podman, or the engine of the system."
+        )
+    elif others:
+        text = (
+            f"engine_options.group_add={','.join(others)} cannot be combined with {KEEP_GROUPS}, through which a "
+            f"rootless container can open the device nodes: {named}. Remove it."
+        )
+    return NodeGroups(warnings=(text,)) if text else NodeGroups((KEEP_GROUPS,))
 
 
 def _closed(node: str, user: str | None) -> str:

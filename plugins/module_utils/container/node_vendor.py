@@ -52,6 +52,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kubelet
 Gather = Callable[[], Mapping[str, Any]]
 # For each engine: the first version with CDI, and the first one that reads CDI 0.7.0. See toolkit/compatibility.py.
 _CDI_SINCE = {"docker": (FIRST_DOCKER_WITH_CDI, "26.1"), "podman": ("4.1", "5.1")}
+# The roles of the schema that do not give access to a device. Computing needs no node of a card.
+_ROLES = {"control": inspection.CONTROL, "card": inspection.OPTIONAL}
 _CHARACTER_LINK = re.compile(r"/dev/char/(\d+):(\d+)", re.ASCII)
 
 
@@ -85,6 +87,10 @@ class NodeVendor:
         gpus = [self.gpu(one) for one in devices if one["index"] is not None]
         return Inventory(tuple(gpus), tuple(Unit(gpu.uuid, gpu, nodes=gpu.nodes) for gpu in gpus))
 
+    def build_topology(self, devices: Sequence[Mapping[str, Any]]) -> Topology:
+        """Return how close the devices are to each other, besides their NUMA nodes."""
+        return Topology()
+
     def image_request(self, image: Image, env: Mapping[str, str]) -> tuple[Request, str] | None:
         """Return the devices that an image requests. See vendor.ContainerVendor."""
         return None
@@ -111,14 +117,12 @@ class NodeVendor:
                 f"{state['reason']}"
             )
         for one in devices:
-            self._roles |= {
-                node["path"]: inspection.CONTROL if node["role"] == "control" else inspection.ACCESS
-                for node in one["nodes"] or ()
-            }
+            self._roles |= {node["path"]: _ROLES.get(node["role"], inspection.ACCESS) for node in one["nodes"] or ()}
         inventory = self.build_inventory(devices)
-        control = tuple(node for node, role in self._roles.items() if role == inspection.CONTROL)
+        control = tuple(node for node, gives in self._roles.items() if gives == inspection.CONTROL)
         self._control = {unit.uuid: control for unit in inventory.units}
         self.inventory = self._with_processes(inventory) if PROCESSES in needs and os.geteuid() == 0 else inventory
+        self.topology = self.build_topology(devices)
 
     def extras(self, features: Collection[str], channels: Collection[int], env: Mapping[str, str]) -> Extras:
         """Return nothing: only NVIDIA's devices have features."""
@@ -152,7 +156,10 @@ class NodeVendor:
         nodes = tuple(dict.fromkeys(node for unit in units for node in self._nodes_of(unit)))
         image_user = task.image.user if task.image else ""
         user = container_options.node_user(engine.name, task.options, image_user, remaps=state.userns_remap)
-        groups = node_groups.needed(self._root, nodes, user.user, is_mapped=user.is_mapped or state.rootless)
+        given_groups = task.options.get("group_add") or ()
+        groups = node_groups.needed(self._root, nodes, user.user, is_mapped=user.is_mapped)
+        if state.rootless:
+            groups = node_groups.needed_rootless(self._root, nodes, engine.name, given_groups)
         given = Access(isolation, groups=groups.gids, warnings=groups.warnings)
         if isolation == CDI:
             devices = (self._cdi_device(unit, state) for unit in units)

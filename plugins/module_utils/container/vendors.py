@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.amd.accelerator import AmdVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.neuron.accelerator import NeuronVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.node_vendor import NodeVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.accelerator import Nvidia
@@ -56,7 +57,7 @@ def _of_nodes(vendor: type[NodeVendor]) -> Callable[[VendorHost], ContainerVendo
 # One line for each vendor. None: gpu_container does not support it yet.
 VENDORS: dict[str, Callable[[VendorHost], ContainerVendor] | None] = {
     NVIDIA: _nvidia,
-    AMD: None,
+    AMD: _of_nodes(AmdVendor),
     NEURON: _of_nodes(NeuronVendor),
     GAUDI: None,
 }
