@@ -220,6 +220,9 @@ CDI_REFRESH_DROP_IN = "/etc/systemd/system/nvidia-cdi-refresh.service.d/gpufleet
 # The runtime in containerd and CRI-O. CRI-O reads only this directory.
 CONTAINERD_DROP_IN = "/etc/containerd/conf.d/99-gpufleet-nvidia.toml"
 CRIO_DROP_IN = "/etc/crio/crio.conf.d/99-gpufleet-nvidia.toml"
+K0S_DROP_IN = "/etc/k0s/containerd.d/99-gpufleet-nvidia.toml"
+K3S_SETTINGS = "/etc/rancher/k3s/config.yaml.d/99-gpufleet.yaml"
+RKE2_SETTINGS = "/etc/rancher/rke2/config.yaml.d/99-gpufleet.yaml"
 # The program that gives GPUs to `docker run` as nvidia-docker did, and the line that marks it as ours.
 WRAPPER = "/usr/local/bin/nvidia-docker"
 WRAPPER_MARK = "# Written by role gpufleet.hosts.nvidia_container_toolkit. Changes in this file are lost."

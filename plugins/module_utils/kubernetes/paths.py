@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+
 K3S, RKE2, K0S, MICROK8S = "k3s", "rke2", "k0s", "microk8s"
 KUBELET = "kubelet.service"
 # Distributions with a containerd of their own, which their unit starts.
@@ -28,11 +30,11 @@ GENERATED = {
 # k0s applies its drop-ins only while the first line of this file says that k0s manages the file, or without the file:
 # k0sproject/k0s, pkg/component/worker/containerd (01390e4).
 K0S_ROOT, K0S_MANAGED = "/etc/k0s/containerd.toml", "# k0s_managed=true"
-K0S_DROP_IN = "/etc/k0s/containerd.d/99-gpufleet-nvidia.toml"
+K0S_DROP_IN = owned.K0S_DROP_IN
 # Settings of k3s and RKE2, which merge the files of this directory: docs.k3s.io, installation/configuration.
 SETTINGS = {
-    K3S: "/etc/rancher/k3s/config.yaml.d/99-gpufleet.yaml",
-    RKE2: "/etc/rancher/rke2/config.yaml.d/99-gpufleet.yaml",
+    K3S: owned.K3S_SETTINGS,
+    RKE2: owned.RKE2_SETTINGS,
 }
 # Files whose existence is observed, and files whose text is.
 EXISTING = (*KUBEADM_FILES, *NODEADM_FILES)
