@@ -254,6 +254,12 @@ UDEV_RULES = ("40-vm-hotadd.rules", "40-redhat.rules", "80-hotplug-cpu-mem.rules
 PERSISTENCED_UNIT = "/etc/systemd/system/nvidia-persistenced.service"
 PERSISTENCED_DROP_IN = f"{PERSISTENCED_UNIT}.d/gpufleet.conf"
 
+# --- Slurm, written by module gpu_slurm_config. In gres.conf and cgroup.conf, it owns a marked block ---
+
+SLURMD_DROP_IN = "/etc/systemd/system/slurmd.service.d/gpufleet.conf"
+# The invocation of slurmd that has not read the changed files.
+SLURMD_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/slurmd_restart"
+
 # --- CUDA toolkit, written by role cuda_toolkit ---
 
 # The directories of the toolkits that passed verification, one on each line.

@@ -1,0 +1,109 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Slurm's configuration files: their lines, the nodes that a line is for, and the block that we own in them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_OPTION = re.compile(r"([A-Za-z_]+)\s*=\s*(\"[^\"]*\"|\S+)")
+# More nodes than any cluster has in one expression; what is longer is not expanded.
+_MOST = 100_000
+
+
+@dataclass(frozen=True)
+class SlurmLine:
+    """A line without its comment. `options` have names in lower case."""
+
+    number: int
+    text: str
+    options: dict[str, str] = field(default_factory=dict)
+
+
+def parse(text: str) -> list[SlurmLine]:
+    """Return the lines that set options. A backslash continues a line, and # starts a comment."""
+    found, waiting, start = [], "", 0
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.partition("#")[0].rstrip()
+        start = start or number
+        if line.endswith("\\"):
+            waiting += line[:-1] + " "
+            continue
+        whole, first = (waiting + line).strip(), start
+        waiting, start = "", 0
+        if whole:
+            options = {name.lower(): value.strip('"') for name, value in _OPTION.findall(whole)}
+            found.append(SlurmLine(first, whole, options))
+    return found
+
+
+def expand(expression: str) -> list[str]:
+    """Return the names in a host list: gpu[01-03,7],head → gpu01, gpu02, gpu03, gpu7, head."""
+    names: list[str] = []
+    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", expression):
+        found = [""]
+        for literal, ranges in re.findall(r"([^\[]*)(?:\[([^\]]*)\])?", part):
+            if not literal and not ranges:
+                continue
+            numbers = _numbers(ranges) if ranges else [""]
+            if len(found) * len(numbers) > _MOST:
+                return names
+            found = [f"{start}{literal}{number}" for start in found for number in numbers]
+        names += found
+    return names
+
+
+def _numbers(ranges: str) -> list[str]:
+    numbers: list[str] = []
+    for part in ranges.split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            numbers.append(part)
+            continue
+        first, last = match.group(1), match.group(2) or match.group(1)
+        if int(last) - int(first) > _MOST:
+            continue
+        numbers += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
+    return numbers
+
+
+def applies(line: SlurmLine, node: str) -> bool:
+    """Return whether a line is for a node. A line without NodeName is for all nodes."""
+    names = line.options.get("nodename")
+    return names is None or names.upper() == "DEFAULT" or node in expand(names)
+
+
+def own_block(text: str, node: str) -> str | None:
+    """Return what stands in our block for a node, or None without a block."""
+    match = _block(node).search(text)
+    return match.group("body") if match else None
+
+
+def without_block(text: str, node: str) -> str:
+    """Return a file without our block for a node."""
+    return _block(node).sub("", text)
+
+
+def with_block(text: str, node: str, lines: list[str]) -> str:
+    """Return a file with our block for a node at its place, or at the end. Without lines, the file has no block."""
+    if not lines:
+        return without_block(text, node)
+    first, last = _marks(node)
+    block = "\n".join([first, *lines, last]) + "\n"
+    if _block(node).search(text):
+        return _block(node).sub(lambda _match: block, text, count=1)
+    return text + ("" if not text or text.endswith("\n") else "\n") + block
+
+
+def _marks(node: str) -> tuple[str, str]:
+    return (f"# BEGIN gpufleet {node} (role gpu_slurm_node; changes are lost)", f"# END gpufleet {node}")
+
+
+def _block(node: str) -> re.Pattern[str]:
+    name = re.escape(node)
+    return re.compile(
+        rf"^# BEGIN gpufleet {name} .*\n(?P<body>(?:.*\n)*?)# END gpufleet {name}[ \t]*(?:\n|\Z)", re.MULTILINE
+    )

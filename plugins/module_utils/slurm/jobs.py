@@ -1,0 +1,102 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The GPUs of a node that Slurm has given to jobs, from `scontrol --details show job`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files
+
+# States in which a job holds its GPUs: squeue(1).
+_HOLDING = {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT"}
+_NODES = re.compile(r"^\s+Nodes=(\S+)\s.*?GRES=(\S*)", re.MULTILINE)
+_PART = re.compile(r"(gpu|shard|mps)((?::[^,:()]+)*)\(([^()]*)\)")
+
+
+@dataclass(frozen=True)
+class SlurmAllocation:
+    """The GPUs of one job on a node by their numbers. None: the job has GPUs, but Slurm does not tell which."""
+
+    job: str
+    user: str
+    indexes: frozenset[int] | None
+
+
+def allocations(text: str, node: str) -> list[SlurmAllocation]:
+    """Return the allocations on a node."""
+    found = []
+    for block in re.split(r"\n(?=JobId=)", text):
+        job = re.match(r"JobId=(\S+)", block)
+        state = re.search(r"^\s+JobState=([A-Z_]+)", block, re.MULTILINE)
+        user = re.search(r"^\s+UserId=([^\s(]+)", block, re.MULTILINE)
+        if not job or not state or state.group(1) not in _HOLDING:
+            continue
+        for names, gres in _NODES.findall(block):
+            numbers = _indexes(gres) if node in files.expand(names) else frozenset()
+            if numbers is None or numbers:
+                found.append(SlurmAllocation(job.group(1), user.group(1) if user else "", numbers))
+    return found
+
+
+def _indexes(gres: str) -> frozenset[int] | None:
+    """Return the GPUs in the GRES of a node. None if a job has GPUs or parts of them (shard, mps) without numbers."""
+    numbers: set[int] = set()
+    parts = _PART.findall(gres)
+    for _name, _type, detail in (part for part in parts if _count(part[1]) != 0):
+        match = re.search(r"IDX:([0-9,-]+)", detail)
+        if match is None:
+            return None
+        for one in match.group(1).split(","):
+            first, _sign, last = one.partition("-")
+            if first.isdigit():
+                numbers |= set(range(int(first), int(last or first) + 1))
+    if not parts and re.search(r"\b(?:gpu|shard|mps)\b", gres):
+        return None
+    return frozenset(numbers)
+
+
+def _count(text: str) -> int | None:
+    last = text.rpartition(":")[2]
+    return int(last) if last.isdigit() else None
+
+
+def file_numbers(gres_conf: str, node: str) -> Mapping[str, int] | None:
+    """Return the number of each device node of a node's GPUs, by the explicit lines of gres.conf.
+
+    None if the file does not tell: AutoDetect is on, or lines come from another file.
+    """
+    every = files.parse(gres_conf)
+    if any(line.text.lower().startswith("include ") for line in every):
+        return None
+    lines = [line for line in every if files.applies(line, node)]
+    if detection(lines) != "off":
+        return None
+    by_file: dict[str, int] = {}
+    position = 0
+    for line in lines:
+        if line.options.get("name", "").lower() != "gpu":
+            continue
+        if "multiplefiles" in line.options:
+            for path in files.expand(line.options["multiplefiles"]):
+                # The GPU of several MIG devices stands in all of their lines.
+                if "/nvidia-caps/" in path:
+                    by_file[path] = position
+            position += 1
+        elif "file" in line.options:
+            for path in files.expand(line.options["file"]):
+                by_file[path] = position
+                position += 1
+        else:
+            return None
+    return by_file
+
+
+def detection(lines: Sequence[files.SlurmLine]) -> str:
+    """Return the value of AutoDetect for a node. A line for the node overrides one for all nodes."""
+    found = [line for line in lines if "autodetect" in line.options]
+    found.sort(key=lambda line: "nodename" not in line.options)
+    return found[0].options["autodetect"].lower() if found else "off"

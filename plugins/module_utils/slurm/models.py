@@ -1,0 +1,36 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The name of a GPU model as a Slurm type: the short name that users request, for example gpu:h100:2."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+# Words that do not tell models apart: vendors, product lines, form factors, sizes of memory.
+_DROPPED = re.compile(
+    r"(?:nvidia|amd|intel|aws|habana|habanalabs|tesla|geforce|quadro|instinct|radeon|arc|data|center|gpu|graphics|device|ac"
+    r"|sxm\d*|pcie|nvl|hbm\d*e?|oam|hpu|generation|edition|server|workstation|max-q|tm|r|\d+gb|\d+c|\(.*\))",
+)
+# Generations that are part of a name only where an older model has the same number.
+_GENERATIONS = ("ada", "blackwell")
+_NOT_ALLOWED = re.compile(r"[^a-z0-9.-]+")
+UNKNOWN = "unknown"
+
+
+def type_of(model: str | None, given: Mapping[str, str] | None = None) -> str:
+    """Return the type of a model. `given`: types by model that the user chose."""
+    if model is not None and given and model in given:
+        return given[model]
+    words = re.split(r"[\s/_]+|-(?=sxm|pcie|nvl|\d+gb|\d+c)", re.sub(r"\((?:r|tm)\)", "", (model or "").lower()))
+    kept = [word for word in words if word and not _DROPPED.fullmatch(word)]
+    # "RTX PRO 6000 Blackwell" needs no generation, "RTX 6000 Ada" does.
+    if "pro" in kept:
+        kept = [word for word in kept if word not in _GENERATIONS]
+    return _NOT_ALLOWED.sub("_", "_".join(kept)).strip("_.-") or UNKNOWN
+
+
+def partition_type(parent: str, profile: str) -> str:
+    """Return the type of a MIG device or of another partition: h100, 1g.10gb+me → h100_1g.10gb_me."""
+    return f"{parent}_{_NOT_ALLOWED.sub('_', profile.lower()).strip('_.-')}"

@@ -1,0 +1,257 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan the files of a GPU node of Slurm. Pure functions of what was read from the host."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files, gres, jobs
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmNode
+
+GRES, CGROUP, SLURM = "gres.conf", "cgroup.conf", "slurm.conf"
+# Seconds that slurmd waits for the device nodes at boot.
+_WAIT = 120
+# Units that create device nodes, or change what they are. An ordering after a unit that does not exist has no effect.
+_AFTER = (
+    "nvidia-persistenced.service nvidia-mig-manager.service nvidia-fabricmanager.service gpufleet-cdi-refresh.service"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class SlurmHost:
+    """What was read. `texts`: the files of the directory, None for a missing one. `detects`: the installed plugins.
+
+    `configless`: slurmd gets its files from the controller. `node`: as the controller describes it; None if it does not
+    know the node, or does not answer, which `unanswered` says. `hardware`: the line of `slurmd -C`.
+    """
+
+    name: str
+    directory: str
+    texts: Mapping[str, str | None]
+    devices: Sequence[Mapping[str, Any]]
+    drop_in: str | None = None
+    detects: tuple[str, ...] = ()
+    installed: bool = True
+    active: bool = False
+    invocation: str = ""
+    marker: str | None = None
+    needs_reload: bool = False
+    configless: bool = False
+    node: SlurmNode | None = None
+    unanswered: str | None = None
+    hardware: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class SlurmRequest:
+    """What the user wants."""
+
+    present: bool = True
+    detect: str = "off"
+    types: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    constrain_devices: bool = True
+
+
+@dataclasses.dataclass
+class SlurmNodePlan:
+    """What changes. `writes`: the new text by path, None for a file to remove. `gres_changes`: the node must drain.
+
+    `problems`: what prevents the change. `findings`: what is wrong with the node apart from the files of the plan.
+    """
+
+    writes: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    changes: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+    findings: list[str] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
+    gres_changes: bool = False
+    daemon_reload: bool = False
+    restart: bool = False
+    gres_lines: list[str] = dataclasses.field(default_factory=list)
+    node_gres: str = ""
+    node_line: str = ""
+    skipped: list[dict[str, str]] = dataclasses.field(default_factory=list)
+
+
+def plan(host: SlurmHost, request: SlurmRequest) -> SlurmNodePlan:
+    """Plan the files of a node."""
+    result = SlurmNodePlan()
+    selected, skipped = gres.select(host.devices, request.types)
+    result.skipped = [dataclasses.asdict(one) for one in skipped]
+    result.notes = [f"{one.device} is not in gres.conf: {one.reason}." for one in skipped]
+    if request.present:
+        _describe(host, request, selected, result)
+    _plan_gres(host, request, result)
+    _plan_cgroup(host, request, result)
+    _plan_drop_in(host, request, selected, result)
+    if result.problems:
+        result.writes, result.changes, result.gres_changes = {}, [], False
+        return result
+    configures = bool(result.writes.keys() - {owned.SLURMD_DROP_IN})
+    result.restart = host.active and (configures or (bool(host.invocation) and host.marker == host.invocation))
+    result.daemon_reload = owned.SLURMD_DROP_IN in result.writes or host.needs_reload
+    if result.restart:
+        result.changes.append("restart slurmd.service")
+    if request.present:
+        result.findings = findings(host, result.node_gres)
+    return result
+
+
+def _describe(
+    host: SlurmHost, request: SlurmRequest, selected: Sequence[gres.SlurmGres], result: SlurmNodePlan
+) -> None:
+    others = _others(host, GRES)
+    general = [line for line in others if "autodetect" in line.options and "nodename" not in line.options]
+    if request.detect == "off":
+        result.gres_lines = gres.lines(host.name, selected, detection_off=bool(general))
+    elif request.detect not in host.detects:
+        found = ", ".join(host.detects) or "none"
+        result.problems.append(
+            f"slurmd cannot detect GPUs with {request.detect}: the plugin gpu_{request.detect}.so is not installed. "
+            f"Installed plugins: {found}. Install the plugin of the same release as slurmd, or use off."
+        )
+    elif selected:
+        result.gres_lines = [gres.detection_line(host.name, request.detect)]
+    result.node_gres = gres.node_gres(selected)
+    start = host.hardware or f"NodeName={host.name}"
+    result.node_line = f"{start} Gres={result.node_gres}" if result.node_gres else start
+
+
+def _others(host: SlurmHost, name: str) -> list[files.SlurmLine]:
+    """Return the lines of others that apply to this node."""
+    text = files.without_block(host.texts.get(name) or "", host.name)
+    return [line for line in files.parse(text) if files.applies(line, host.name)]
+
+
+def _plan_gres(host: SlurmHost, request: SlurmRequest, result: SlurmNodePlan) -> None:
+    wanted = result.gres_lines if request.present else []
+    foreign = [line for line in _others(host, GRES) if line.options.get("name", "").lower() == gres.NAME]
+    path = f"{host.directory}/{GRES}"
+    if host.configless:
+        if wanted:
+            result.notes.append(
+                f"This node gets its configuration from the controller. Add these lines to {GRES} there: "
+                f"{'; '.join(wanted)}"
+            )
+        return
+    if foreign and wanted:
+        numbers = ", ".join(str(line.number) for line in foreign)
+        result.problems.append(
+            f"{path} already describes GPUs of node {host.name} (line {numbers}). Slurm would count them twice. Remove "
+            "these lines, or do not use this role for the node."
+        )
+        return
+    result.gres_changes = _edit(host, GRES, wanted, result)
+
+
+def _plan_cgroup(host: SlurmHost, request: SlurmRequest, result: SlurmNodePlan) -> None:
+    wanted = ["ConstrainDevices=yes"] if request.present and request.constrain_devices and result.gres_lines else []
+    value = next(
+        (
+            line.options["constraindevices"].lower()
+            for line in _others(host, CGROUP)
+            if "constraindevices" in line.options
+        ),
+        None,
+    )
+    if host.configless:
+        return
+    if wanted and value is not None:
+        if value != "yes":
+            result.problems.append(
+                f"{host.directory}/{CGROUP} sets ConstrainDevices={value}, so a job could use the GPUs of other jobs. "
+                "Remove the line, or set constrain_devices to false."
+            )
+            return
+        wanted = []
+    _edit(host, CGROUP, wanted, result)
+
+
+def _edit(host: SlurmHost, name: str, lines: list[str], result: SlurmNodePlan) -> bool:
+    before = host.texts.get(name)
+    after = files.with_block(before or "", host.name, lines)
+    if after == (before or ""):
+        return False
+    path = f"{host.directory}/{name}"
+    result.writes[path] = after or None
+    own = files.own_block(before or "", host.name)
+    verb = "remove our lines from" if not lines else "change our lines in" if own is not None else "add our lines to"
+    result.changes.append(f"{verb} {path}")
+    return True
+
+
+def _plan_drop_in(
+    host: SlurmHost, request: SlurmRequest, selected: Sequence[gres.SlurmGres], result: SlurmNodePlan
+) -> None:
+    wanted = drop_in(selected) if request.present and selected else None
+    if wanted == host.drop_in:
+        return
+    result.writes[owned.SLURMD_DROP_IN] = wanted
+    result.changes.append(f"{'remove' if wanted is None else 'write'} {owned.SLURMD_DROP_IN}")
+
+
+def drop_in(selected: Sequence[gres.SlurmGres]) -> str:
+    """Return the drop-in with which slurmd waits at boot for the device nodes in gres.conf.
+
+    slurmd ends if a node of gres.conf does not exist. No unit stands for the nodes of most drivers, so it waits itself.
+    """
+    paths = list(dict.fromkeys(path for one in selected for path in one.files))
+    minors = [path[len("/dev/nvidia") :] for path in paths if path.startswith("/dev/nvidia") and path[-1].isdigit()]
+    minors = [minor for minor in minors if minor.isdigit()]
+    lines = [
+        "# Written by role gpufleet.hosts.gpu_slurm_node. Changes in this file are lost.",
+        "[Unit]",
+        f"After={_AFTER}",
+        "[Service]",
+    ]
+    if minors:
+        # NVIDIA's driver creates no nodes by itself.
+        options = " ".join(f"-c {minor}" for minor in minors)
+        lines.append(f"ExecStartPre=-/usr/bin/nvidia-modprobe -u {options}")
+    # After the time limit, slurmd starts anyway and names the node that is missing.
+    until = f"until [ -e $$f ] || [ $$n -ge {_WAIT} ]; do n=$$((n+1)); sleep 1; done"
+    loop = f"n=0; for f in {' '.join(paths)}; do {until}; done"
+    lines += [f"ExecStartPre=/bin/sh -c '{loop}'", f"TimeoutStartSec={_WAIT + 90}"]
+    return "\n".join(lines) + "\n"
+
+
+def findings(host: SlurmHost, wanted: str) -> list[str]:
+    """Return what is wrong with the node in the controller's view, and with the settings that only it can change."""
+    found = []
+    settings = {key: value for line in files.parse(host.texts.get(SLURM) or "") for key, value in line.options.items()}
+    if host.texts.get(SLURM) is not None and wanted:
+        if "task/cgroup" not in settings.get("taskplugin", ""):
+            found.append(
+                f"{SLURM} has no TaskPlugin=task/cgroup, so ConstrainDevices has no effect, and jobs can use GPUs of "
+                "other jobs."
+            )
+        if gres.NAME not in settings.get("grestypes", "").split(","):
+            found.append(f"{SLURM} has no GresTypes=gpu, so Slurm does not read the GPUs.")
+    if host.unanswered:
+        found.append(host.unanswered)
+    if host.node is None:
+        return found
+    if gres.parse_gres(host.node.gres) not in (gres.parse_gres(wanted), _untyped(wanted)):
+        found.append(
+            f"The controller has Gres={host.node.gres or '(none)'} for node {host.node.name}, but the node has "
+            f"{wanted or 'no devices'}. Set Gres={wanted} in the node's line of {SLURM} on all nodes, and restart "
+            "slurmctld."
+        )
+    if "INVAL" in host.node.states or "INVALID_REG" in host.node.states:
+        found.append(f"The controller rejected the registration of node {host.node.name}: {host.node.reason}.")
+    return found
+
+
+def _untyped(wanted: str) -> dict[str, int]:
+    total = sum(gres.parse_gres(wanted).values())
+    return {"": total} if total else {}
+
+
+def numbers(host: SlurmHost) -> Mapping[str, int] | None:
+    """Return the number that Slurm gives each device node of this host, None if it is not known."""
+    return jobs.file_numbers(host.texts.get(GRES) or "", host.name)

@@ -1,0 +1,246 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Describe the accelerators of a host to Slurm."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_slurm_config
+short_description: Describe the GPUs and accelerators of a host to Slurm
+version_added: 0.1.0
+description:
+  - Writes the lines of F(gres.conf) for all GPUs, MIG devices and accelerators of the host, constrains jobs to their
+    own devices, and lets slurmd wait for the device nodes at boot.
+  - In F(gres.conf) and F(cgroup.conf), the module owns a marked block and changes nothing else.
+  - The module never changes F(slurm.conf), which must be the same on all nodes. It returns the line of the node.
+  - Role C(gpu_slurm_node) runs this module, drains the node before its GPUs change, and restarts slurmd.
+options:
+  state:
+    description: Whether the lines exist.
+    type: str
+    choices: [present, absent]
+    default: present
+  node:
+    description: Slurm's name of this host. The default is the host name without its domain.
+    type: str
+  detect:
+    description:
+      - V(off) writes lines with the device nodes. Otherwise, slurmd detects the devices with this plugin, for example
+        V(nvml) or V(rsmi), which must be installed.
+    type: str
+    default: 'off'
+  types:
+    description:
+      - Slurm types by model, for example C({'Tesla T4':'small'}). The default is derived from the model, for example
+        C(h100) or C(mi300x).
+    type: dict
+    default: {}
+  constrain_devices:
+    description:
+      - Whether F(cgroup.conf) constrains jobs to their own devices. F(slurm.conf) must then have
+        C(TaskPlugin=task/cgroup).
+    type: bool
+    default: true
+  directory:
+    description: Directory of Slurm's configuration.
+    type: path
+    default: /etc/slurm
+  programs:
+    description: Directory of C(scontrol), if it is not in the system's search path.
+    type: path
+  driver_root:
+    description:
+      - Directory that contains the driver's user-space libraries, as in
+        O(gpufleet.hosts.nvidia_gpu_facts#module:driver_root).
+    type: path
+  timeout:
+    description: Seconds to wait for a response from the driver. The value must be above 0 and at most 3600.
+    type: float
+    default: 10
+  _nvml_binding_path:
+    description: Private. Do not set.
+    type: path
+attributes:
+  check_mode:
+    description: Returns the changes, and writes nothing.
+    support: full
+  diff_mode:
+    description: Returns the lines of the files.
+    support: full
+  idempotent:
+    description: When run twice, the second run changes nothing.
+    support: full
+notes:
+  - Requires root.
+author:
+  - gpufleet maintainers (@gpufleet)
+seealso:
+  - module: gpufleet.hosts.accelerator_facts
+  - module: gpufleet.hosts.gpu_workload
+"""
+
+EXAMPLES = r"""
+- name: Show the lines of gres.conf and slurm.conf for this host
+  gpufleet.hosts.gpu_slurm_config:
+  check_mode: true
+  register: slurm_gpus
+
+- name: Show the line of each node on the controller
+  ansible.builtin.debug:
+    msg: "{{ slurm_gpus.node_line }}"
+"""
+
+RETURN = r"""
+gres_lines:
+  description: The lines of F(gres.conf).
+  returned: success
+  type: list
+  elements: str
+  sample: ["NodeName=gpu1 Name=gpu Type=h100 File=/dev/nvidia[0-7] Flags=nvidia_gpu_env"]
+node_gres:
+  description: The value of Gres in the line of the node. Empty for a host without devices.
+  returned: success
+  type: str
+  sample: gpu:h100:8
+node_line:
+  description: The line of the node for F(slurm.conf), with the hardware that C(slurmd -C) found.
+  returned: success
+  type: str
+  sample: NodeName=gpu1 CPUs=128 Boards=1 SocketsPerBoard=2 CoresPerSocket=64 ThreadsPerCore=1 Gres=gpu:h100:8
+node:
+  description: Slurm's name of this host.
+  returned: success
+  type: str
+  sample: gpu1
+changes:
+  description: What changes, or would change in check mode.
+  returned: success
+  type: list
+  elements: str
+  sample: [add our lines to /etc/slurm/gres.conf, restart slurmd.service]
+gres_changes:
+  description: Whether the devices of the node change, so that a node with jobs must be drained before.
+  returned: success
+  type: bool
+  sample: true
+restart:
+  description: Whether slurmd runs and must restart to read the files.
+  returned: success
+  type: bool
+  sample: true
+daemon_reload:
+  description: Whether systemd must read the changed unit.
+  returned: success
+  type: bool
+  sample: true
+skipped:
+  description: Devices that are not in the lines, with the C(device) and the C(reason).
+  returned: success
+  type: list
+  elements: dict
+  sample: [{device: GPU-5a6f3c1e, reason: MIG is enabled, but the GPU has no MIG devices}]
+findings:
+  description: What is wrong with the node in the controller's view, and with settings that the module does not change.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+slurm_node:
+  description: The node in the controller's view. V(null) if the controller does not know it or does not answer.
+  returned: success
+  type: dict
+  sample: {states: [IDLE], reason: null, gres: gpu:h100:8}
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import call as accelerators_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import runner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import node_host, node_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmError
+
+
+def main() -> None:
+    """Plan the files, and write them."""
+    process_state.pin()
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "node": {"type": "str"},
+            "detect": {"type": "str", "default": "off"},
+            "types": {"type": "dict", "default": {}},
+            "constrain_devices": {"type": "bool", "default": True},
+            "directory": {"type": "path", "default": "/etc/slurm"},
+            "programs": {"type": "path"},
+            **{name: accelerators_call.OPTIONS[name] for name in ("timeout", "driver_root", "_nvml_binding_path")},
+        },
+        supports_check_mode=True,
+    )
+    if not is_root():
+        module.fail_json(msg="This module needs root to write Slurm's files. Set become: true.")
+    try:
+        host, problems = _observe(module)
+    except SlurmError as error:
+        module.fail_json(msg=str(error))
+    request = node_plan.SlurmRequest(
+        present=module.params["state"] == "present",
+        detect="off" if module.params["detect"] in ("off", "False", "false", "no") else module.params["detect"],
+        types={str(model): str(kind) for model, kind in module.params["types"].items()},
+        constrain_devices=module.params["constrain_devices"],
+    )
+    plan = node_plan.plan(host, request)
+    problems += plan.problems
+    if problems:
+        module.fail_json(msg=" ".join(problems), problems=problems)
+    for note in plan.notes:
+        module.warn(note)
+    if plan.writes and not module.check_mode:
+        node_host.write(plan, host)
+    module.exit_json(
+        changed=bool(plan.changes),
+        changes=plan.changes,
+        gres_lines=plan.gres_lines,
+        node_gres=plan.node_gres,
+        node_line=plan.node_line,
+        node=host.name,
+        gres_changes=plan.gres_changes,
+        restart=plan.restart,
+        daemon_reload=plan.daemon_reload,
+        skipped=plan.skipped,
+        findings=plan.findings,
+        slurm_node=node_host.described(host.node),
+        diff=node_host.diff(plan, host),
+    )
+
+
+def _observe(module: AnsibleModule) -> tuple[node_plan.SlurmHost, list[str]]:
+    params = module.params
+    devices, problems = [], []
+    if params["state"] == "present":
+        options = {**params, "vendors": list(schema.VENDORS), "read_ras": False}
+        result = accelerators_call.result(options, module.run_command)
+        if result.get("nvml_binding_missing"):
+            module.fail_json(
+                msg=result["ansible_facts"]["accelerator_vendors"]["nvidia"]["reason"], nvml_binding_missing=True
+            )
+        if result.get("failed"):
+            module.fail_json(**result)
+        devices = result["ansible_facts"]["accelerators"]
+        problems = node_host.not_ready(result["ansible_facts"]["accelerator_vendors"])
+    # slurmd's own default: the host name without the domain.
+    node = params["node"] or os.uname().nodename.partition(".")[0]
+    host = node_host.observe(
+        runner(module), devices, node=node, directory=params["directory"].rstrip("/"), programs=params["programs"]
+    )
+    return host, problems
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Slurm's files, and the GPUs that jobs hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files, jobs
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("gpu1", ["gpu1"]),
+        ("gpu[1-3]", ["gpu1", "gpu2", "gpu3"]),
+        ("gpu[01-02,7],head", ["gpu01", "gpu02", "gpu7", "head"]),
+        ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
+        ("/dev/nvidia[0-1]", ["/dev/nvidia0", "/dev/nvidia1"]),
+        ("n[1-2]-ib", ["n1-ib", "n2-ib"]),
+        ("n[0-999999999]", []),
+        ("", []),
+    ],
+)
+def test_host_lists(expression, expected):
+    assert files.expand(expression) == expected
+
+
+def test_lines_are_read_with_continuations_and_comments():
+    text = "# Name=gpu\nNodeName=a Name=gpu \\\n  File=/dev/nvidia0 # x\n\nAutoDetect = nvml\n"
+    assert [(line.number, line.options) for line in files.parse(text)] == [
+        (2, {"nodename": "a", "name": "gpu", "file": "/dev/nvidia0"}),
+        (5, {"autodetect": "nvml"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Name=gpu", True),
+        ("NodeName=n[1-2] Name=gpu", True),
+        ("NodeName=n3 Name=gpu", False),
+        ("nodename=DEFAULT", True),
+    ],
+)
+def test_the_nodes_of_a_line(text, expected):
+    assert files.applies(files.parse(text)[0], "n1") is expected
+
+
+@pytest.mark.parametrize("before", ["", "Name=gpu Count=1\n", "x", "a\nb\n"])
+def test_a_block_is_added_changed_and_removed_without_touching_the_rest(before):
+    first = files.with_block(before, "n1", ["one"])
+    assert files.own_block(first, "n1") == "one\n"
+    second = files.with_block(first, "n1", ["two", "three"])
+    assert files.own_block(second, "n1") == "two\nthree\n"
+    both = files.with_block(second, "n10", ["other node"])
+    assert files.with_block(both, "n1", ["two", "three"]) == both
+    assert files.own_block(files.without_block(both, "n1"), "n10") == "other node\n"
+    end = "" if not before or before.endswith("\n") else "\n"
+    assert files.without_block(second, "n1") == before + end
+    assert files.with_block(second, "n1", []) == before + end
+
+
+def test_text_after_a_block_stays_in_place():
+    text = files.with_block("", "n1", ["one"]) + "Name=nic\n"
+    assert files.with_block(text, "n1", ["two"]).endswith("Name=nic\n")
+
+
+JOB = """JobId={job} JobName=wrap
+   UserId=alice(1000) GroupId=alice(1000) MCS_label=N/A
+   JobState={state} Reason=None Dependency=(null)
+   NodeList=n[1-2]
+{nodes}
+   Command=/home/alice/Nodes=n1 GRES=gpu:8
+"""
+
+
+def job(nodes, number=7, state="RUNNING"):
+    lines = "".join(f"     Nodes={names} CPU_IDs=0 Mem=0 GRES={gres}\n" for names, gres in nodes)
+    return JOB.format(job=number, state=state, nodes=lines)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ([("n1", "gpu:a100:1(IDX:0)")], [{0}]),
+        ([("n1", "gpu:a100:3(IDX:0-1,5)")], [{0, 1, 5}]),
+        ([("n1", "gpu(IDX:2)")], [{2}]),
+        ([("n[1-2]", "gpu:2(IDX:0-1)")], [{0, 1}]),
+        ([("n2", "gpu:2(IDX:0-1)")], []),
+        ([("n2", "gpu:1(IDX:0)"), ("n1", "gpu:1(IDX:3)")], [{3}]),
+        ([("n1", "gpu:a100:1(IDX:0),gpu:t4:1(IDX:2)")], [{0, 2}]),
+        ([("n1", "gpu:a100:0(IDX:)")], []),
+        ([("n1", "gpu:a100:2")], [None]),
+        ([("n1", "shard:1(0/4,1/4)")], [None]),
+        ([("n1", "nic:1(IDX:0)")], []),
+        ([("n1", "")], []),
+    ],
+)
+def test_the_gpus_of_a_job_on_this_node(nodes, expected):
+    found = jobs.allocations(job(nodes), "n1")
+    assert [one.indexes for one in found] == expected
+    assert {(one.job, one.user) for one in found} <= {("7", "alice")}
+
+
+@pytest.mark.parametrize(
+    ("state", "holds"),
+    [("RUNNING", True), ("SUSPENDED", True), ("COMPLETING", True), ("PENDING", False), ("COMPLETED", False)],
+)
+def test_only_jobs_that_occupy_nodes_hold_gpus(state, holds):
+    text = job([("n1", "gpu:1(IDX:0)")], 8, state) + "\n" + job([("n1", "gpu:1(IDX:1)")], 9, "PENDING")
+    assert [one.job for one in jobs.allocations(text, "n1")] == (["8"] if holds else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Name=gpu File=/dev/nvidia[0-1]", {"/dev/nvidia0": 0, "/dev/nvidia1": 1}),
+        ("Name=gpu File=/dev/nvidia1\nName=gpu File=/dev/nvidia0", {"/dev/nvidia1": 0, "/dev/nvidia0": 1}),
+        (
+            "NodeName=n2 Name=gpu File=/dev/nvidia7\nName=nic File=/dev/x\nName=gpu File=/dev/nvidia0",
+            {"/dev/nvidia0": 0},
+        ),
+        (
+            "Name=gpu MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap21\n"
+            "Name=gpu MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap30\nName=gpu File=/dev/nvidia1",
+            {"/dev/nvidia-caps/nvidia-cap21": 0, "/dev/nvidia-caps/nvidia-cap30": 1, "/dev/nvidia1": 2},
+        ),
+        ("AutoDetect=nvml\nName=gpu File=/dev/nvidia0", None),
+        ("AutoDetect=nvml\nNodeName=n1 AutoDetect=off Name=gpu File=/dev/nvidia0", {"/dev/nvidia0": 0}),
+        ("NodeName=n2 AutoDetect=nvml\nName=gpu File=/dev/nvidia0", {"/dev/nvidia0": 0}),
+        ("Name=gpu Count=2", None),
+        ("Include other.conf", None),
+        ("", {}),
+    ],
+)
+def test_the_numbers_of_device_nodes(text, expected):
+    assert jobs.file_numbers(text, "n1") == expected

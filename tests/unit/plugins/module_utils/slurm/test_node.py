@@ -1,0 +1,235 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of a GPU node of Slurm: what is written, what stays, and what must be drained or restarted."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import node_host, node_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmNode
+
+GRES, CGROUP = "/etc/slurm/gres.conf", "/etc/slurm/cgroup.conf"
+SLURM_CONF = "TaskPlugin=task/affinity,task/cgroup\nGresTypes=gpu\n"
+PRESENT, ABSENT = node_plan.SlurmRequest(), node_plan.SlurmRequest(present=False)
+
+
+def gpus(count=2, model="NVIDIA H100 80GB HBM3"):
+    return [
+        schema.device(
+            "nvidia",
+            model=model,
+            pci_address=f"0000:{number:02x}:00.0",
+            stable_id=f"GPU-{number}",
+            nodes=[{"path": f"/dev/nvidia{number}", "role": "device", "gid": 0}],
+        )
+        for number in range(count)
+    ]
+
+
+def host(devices=None, gres=None, cgroup=None, slurm=SLURM_CONF, **values):
+    texts = {"gres.conf": gres, "cgroup.conf": cgroup, "slurm.conf": slurm}
+    devices = gpus() if devices is None else devices
+    return node_plan.SlurmHost("n1", "/etc/slurm", texts, devices, **values)
+
+
+def carried_out(before, plan):
+    """Return the host after a plan."""
+    texts = dict(before.texts)
+    for path, text in plan.writes.items():
+        if path != owned.SLURMD_DROP_IN:
+            texts[os.path.basename(path)] = text
+    return dataclasses.replace(before, texts=texts, drop_in=plan.writes.get(owned.SLURMD_DROP_IN, before.drop_in))
+
+
+def test_a_new_node_gets_all_files_and_a_line_for_the_controller():
+    plan = node_plan.plan(host(hardware="NodeName=n1 CPUs=4 RealMemory=1000"), PRESENT)
+    assert set(plan.writes) == {GRES, CGROUP, owned.SLURMD_DROP_IN}
+    assert "NodeName=n1 Name=gpu Type=h100 File=/dev/nvidia[0-1] Flags=nvidia_gpu_env\n" in plan.writes[GRES]
+    assert "\nConstrainDevices=yes\n" in plan.writes[CGROUP]
+    assert plan.node_line == "NodeName=n1 CPUs=4 RealMemory=1000 Gres=gpu:h100:2"
+    assert (plan.gres_changes, plan.restart, plan.daemon_reload, plan.problems) == (True, False, True, [])
+
+
+def test_slurmd_waits_for_exactly_the_device_nodes_of_gres_conf():
+    text = node_plan.plan(host(), PRESENT).writes[owned.SLURMD_DROP_IN]
+    assert "for f in /dev/nvidia0 /dev/nvidia1; do" in text
+    assert "ExecStartPre=-/usr/bin/nvidia-modprobe -u -c 0 -c 1\n" in text
+    assert "After=nvidia-persistenced.service" in text
+    neuron = schema.device(
+        "neuron", model="Trainium2", stable_id="n", nodes=[{"path": "/dev/neuron0", "role": "device", "gid": 0}]
+    )
+    text = node_plan.plan(host([neuron]), PRESENT).writes[owned.SLURMD_DROP_IN]
+    assert "for f in /dev/neuron0; do" in text
+    assert "nvidia-modprobe" not in text
+
+
+@pytest.mark.parametrize("request_", [PRESENT, node_plan.SlurmRequest(constrain_devices=False), ABSENT])
+@pytest.mark.parametrize("gres", [None, "", "Name=nic Count=1\n", "NodeName=n2 Name=gpu File=/dev/nvidia0\n"])
+def test_the_second_run_changes_nothing_and_removal_leaves_the_rest(request_, gres):
+    first = host(gres=gres, cgroup="ConstrainCores=yes\n", active=True, invocation="i1")
+    second = carried_out(first, node_plan.plan(first, request_))
+    plan = node_plan.plan(second, request_)
+    assert (plan.writes, plan.changes, plan.gres_changes, plan.restart) == ({}, [], False, False)
+    removed = carried_out(second, node_plan.plan(second, ABSENT))
+    assert removed.texts["gres.conf"] in (gres, gres or None)
+    assert removed.texts["cgroup.conf"] == "ConstrainCores=yes\n"
+    assert removed.drop_in is None
+
+
+@pytest.mark.parametrize(
+    ("values", "changes", "restart"),
+    [
+        ({}, True, False),
+        ({"active": True, "invocation": "i1"}, True, True),
+    ],
+)
+def test_a_running_slurmd_restarts_and_a_stopped_one_does_not(values, changes, restart):
+    plan = node_plan.plan(host(**values), PRESENT)
+    assert (plan.gres_changes, plan.restart) == (changes, restart)
+
+
+def test_a_restart_that_a_killed_run_did_not_do_is_done():
+    first = host(active=True, invocation="i1")
+    second = carried_out(first, node_plan.plan(first, PRESENT))
+    killed = dataclasses.replace(second, marker="i1")
+    assert node_plan.plan(killed, PRESENT).changes == ["restart slurmd.service"]
+    assert node_plan.plan(dataclasses.replace(killed, invocation="i2"), PRESENT).changes == []
+
+
+def test_a_change_of_the_drop_in_alone_needs_neither_drain_nor_restart():
+    first = host(active=True, invocation="i1")
+    second = dataclasses.replace(carried_out(first, node_plan.plan(first, PRESENT)), drop_in="old")
+    plan = node_plan.plan(second, PRESENT)
+    assert (list(plan.writes), plan.gres_changes, plan.restart, plan.daemon_reload) == (
+        [owned.SLURMD_DROP_IN],
+        False,
+        False,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "request_", "message"),
+    [
+        ({"gres": "Name=gpu File=/dev/nvidia0\n"}, PRESENT, "already describes GPUs of node n1 (line 1)"),
+        ({"gres": "\nNodeName=n[1-4] Name=gpu File=/dev/nvidia0\n"}, PRESENT, "(line 2)"),
+        ({"cgroup": "ConstrainDevices=no\n"}, PRESENT, "sets ConstrainDevices=no"),
+        ({"detects": ("rsmi",)}, node_plan.SlurmRequest(detect="nvml"), "gpu_nvml.so is not installed"),
+    ],
+)
+def test_what_the_user_must_decide_is_named_and_nothing_changes(values, request_, message):
+    plan = node_plan.plan(host(**values), request_)
+    assert any(message in problem for problem in plan.problems)
+    assert (plan.writes, plan.changes, plan.gres_changes) == ({}, [], False)
+
+
+def test_a_setting_that_exists_is_not_written_twice():
+    plan = node_plan.plan(host(cgroup="ConstrainDevices=yes # ours\n"), PRESENT)
+    assert CGROUP not in plan.writes
+
+
+def test_detection_by_a_plugin_and_against_one_for_all_nodes():
+    plan = node_plan.plan(host(detects=("nvml",)), node_plan.SlurmRequest(detect="nvml"))
+    assert plan.gres_lines == ["NodeName=n1 AutoDetect=nvml"]
+    assert plan.node_gres == "gpu:h100:2"
+    plan = node_plan.plan(host(gres="AutoDetect=nvml\n"), PRESENT)
+    assert plan.gres_lines[0].startswith("NodeName=n1 AutoDetect=off Name=gpu")
+
+
+def test_a_node_without_files_of_its_own_is_told_what_the_controller_needs():
+    plan = node_plan.plan(host(slurm=None, configless=True), PRESENT)
+    assert list(plan.writes) == [owned.SLURMD_DROP_IN]
+    assert "Add these lines to gres.conf there: NodeName=n1 Name=gpu" in plan.notes[0]
+
+
+def test_a_host_without_accelerators_gets_no_file():
+    plan = node_plan.plan(host([], hardware="NodeName=n1 CPUs=4"), PRESENT)
+    assert (plan.writes, plan.node_line, plan.node_gres) == ({}, "NodeName=n1 CPUs=4", "")
+
+
+NODE = SlurmNode("n1", frozenset({"IDLE"}), gres="gpu:h100:2(S:0-1)")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"node": NODE}, []),
+        ({"node": dataclasses.replace(NODE, gres="gpu:2")}, []),
+        (
+            {"node": dataclasses.replace(NODE, gres="gpu:h100:4")},
+            ["Gres=gpu:h100:4 for node n1, but the node has gpu:h100:2"],
+        ),
+        ({"node": dataclasses.replace(NODE, gres="")}, ["Gres=(none)"]),
+        (
+            {"node": SlurmNode("n1", frozenset({"IDLE", "DRAIN", "INVALID_REG"}), "gres/gpu count", gres="gpu:2")},
+            ["rejected the registration of node n1: gres/gpu count"],
+        ),
+        ({"node": NODE, "slurm": "GresTypes=gpu\n"}, ["no TaskPlugin=task/cgroup"]),
+        ({"node": NODE, "slurm": "TaskPlugin=task/cgroup\n"}, ["no GresTypes=gpu"]),
+        ({"unanswered": "The controller does not answer."}, ["does not answer"]),
+    ],
+)
+def test_what_is_wrong_in_the_view_of_the_controller(values, expected):
+    found = node_plan.plan(host(**values), PRESENT).findings
+    assert len(found) == len(expected)
+    assert all(text in one for text, one in zip(expected, found, strict=True))
+
+
+def test_devices_that_cannot_be_read_now_do_not_disappear_from_slurm():
+    ready = schema.vendor_state("ready", "", gpus())
+    lost = schema.vendor_state("driver_not_loaded", "Run modprobe nvidia.", gpus())
+    none = schema.vendor_state("no_hardware", "", [])
+    assert node_host.not_ready({"nvidia": ready, "amd": none}) == []
+    assert "Run modprobe nvidia." in node_host.not_ready({"nvidia": lost, "amd": none})[0]
+
+
+class Programs:
+    def __init__(self, **answers):
+        self.answers = answers
+
+    def __call__(self, argv, **_options):
+        argv = argv[3:] if argv[0] == "timeout" else argv
+        return self.answers.get(argv[0], (127, "", f"{argv[0]} is not installed"))
+
+
+def test_a_host_is_read_and_its_files_are_written(tmp_path):
+    (tmp_path / "etc/slurm").mkdir(parents=True)
+    (tmp_path / "etc/slurm/slurm.conf").write_text(SLURM_CONF)
+    shared = tmp_path / "shared.conf"
+    shared.write_text("Name=nic\n")
+    shared.chmod(0o640)
+    (tmp_path / "etc/slurm/gres.conf").symlink_to(shared)
+    plugin = tmp_path / "usr/lib/x86_64-linux-gnu/slurm-wlm/gpu_nvml.so"
+    plugin.parent.mkdir(parents=True)
+    plugin.touch()
+    (plugin.parent / "gpu_generic.so").touch()
+    run = Programs(
+        systemctl=(0, "ActiveState=active\nInvocationID=i1\nNeedDaemonReload=no\n", ""),
+        slurmd=(0, "NodeName=other CPUs=4 Gres=gpu:x:1\nUpTime=0-01:00:00\n", ""),
+        scontrol=(1, "", "Node n1 not found"),
+    )
+
+    def read():
+        return node_host.observe(run, gpus(), node="n1", directory="/etc/slurm", root=str(tmp_path))
+
+    first = read()
+    assert (first.detects, first.active, first.node, first.unanswered) == (("nvml",), True, None, None)
+    assert first.hardware == "NodeName=n1 CPUs=4"
+    plan = node_plan.plan(first, PRESENT)
+    node_host.write(plan, first, str(tmp_path))
+    assert shared.read_text().startswith("Name=nic\n# BEGIN gpufleet n1")
+    assert (shared.stat().st_mode & 0o777, (tmp_path / "etc/slurm/gres.conf").is_symlink()) == (0o640, True)
+    second = read()
+    assert node_plan.plan(second, PRESENT).changes == ["restart slurmd.service"]
+    removal = node_plan.plan(second, ABSENT)
+    node_host.write(removal, second, str(tmp_path))
+    assert shared.read_text() == "Name=nic\n"
+    assert not (tmp_path / "etc/slurm/cgroup.conf").exists()
+    assert not (tmp_path / "etc/systemd/system/slurmd.service.d").exists()
