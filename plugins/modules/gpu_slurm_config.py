@@ -147,6 +147,16 @@ findings:
   type: list
   elements: str
   sample: []
+drain_owner:
+  description: Who drained the host with M(gpufleet.hosts.gpu_workload). V(null) if nobody did.
+  returned: success
+  type: str
+  sample: null
+is_registered:
+  description: Whether slurmd answers the controller. V(true) if the controller does not know the node.
+  returned: success
+  type: bool
+  sample: true
 slurm_node:
   description: The node in the controller's view. V(null) if the controller does not know it or does not answer.
   returned: success
@@ -165,6 +175,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges imp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import node_host, node_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.record import WorkloadRecords
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
 
 
 def main() -> None:
@@ -187,7 +199,8 @@ def main() -> None:
         module.fail_json(msg="This module needs root to write Slurm's files. Set become: true.")
     try:
         host, problems = _observe(module)
-    except SlurmError as error:
+        record = WorkloadRecords().read()
+    except (SlurmError, WorkloadError) as error:
         module.fail_json(msg=str(error))
     request = node_plan.SlurmRequest(
         present=module.params["state"] == "present",
@@ -216,6 +229,8 @@ def main() -> None:
         skipped=plan.skipped,
         findings=plan.findings,
         slurm_node=node_host.described(host.node),
+        is_registered=host.node is None or not host.node.is_silent,
+        drain_owner=record.owner if record else None,
         diff=node_host.diff(plan, host),
     )
 

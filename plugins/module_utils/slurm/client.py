@@ -39,6 +39,8 @@ class SlurmNode:
     reason: str = ""
     author: str = ""
     gres: str = ""
+    # slurmd has not answered yet, or no longer.
+    is_silent: bool = False
 
     @property
     def is_closed(self) -> bool:
@@ -71,6 +73,7 @@ def parse_node(text: str) -> SlurmNode:
         states=frozenset(re.sub(r"[^A-Z_]", "", part) for part in state.group(1).upper().split("+")),
         reason=reason.group(1) if reason else "",
         author=(reason.group(2) or "") if reason else "",
+        is_silent="*" in state.group(1) or "UNKNOWN" in state.group(1).upper(),
         gres="" if gres is None or gres.group(1) == "(null)" else gres.group(1),
     )
 
