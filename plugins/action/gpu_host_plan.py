@@ -37,6 +37,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import le
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import dnf_excludes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adoption as site_adoption
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain as site_drain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import package_queries
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report as site_report
@@ -127,6 +128,7 @@ class ActionModule(ActionBase):
         options = self._options()
         selected = options["parts"]
         names = site_variables.unknown_names(self._task_vars)
+        drain_values = site_drain.given(self._task_vars, self._value, names.errors)
         values = self._variables(selected, names.errors)
         host = self._observe(values, selected)
         notes = self._check_boot(host, options)
@@ -163,6 +165,7 @@ class ActionModule(ActionBase):
             facts = self._gpu_facts(host)
             parts = parts if final else self._parts(host, values, selected, facts=facts)
         notes = [*notes, *site_report.leftover_notes(host, parts)]
+        drain, drain_notes = site_drain.of_run(drain_values, parts, host["files"])
         self._fail_if_impossible(host, parts, options, notes)
         result = {
             "changed": False,
@@ -170,7 +173,8 @@ class ActionModule(ActionBase):
             "plan": {name: part.plan for name, part in parts.items()},
             "acting": [name for name, part in parts.items() if part.acts],
             "changes": package_queries.changes(parts),
-            "notes": notes,
+            "notes": [*notes, *drain_notes],
+            "drain": drain,
             "reports": {f"{name}_report": part.report for name, part in parts.items() if part.report},
             "has_secrets": any(part.has_secrets for part in parts.values()),
             "warnings": [*names.warnings, *self._notices["warnings"]],

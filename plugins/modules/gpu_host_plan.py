@@ -108,6 +108,14 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+drain:
+  description:
+    - How playbook C(site) or a role drains the host before its changes, from the variables C(site_drain_*). V(null) if
+      nothing is drained.
+    - If C(begins) is false, only the drain of an earlier run is ended.
+  type: dict
+  returned: success
+  sample: {adapter: slurm, owner: gpufleet, reason: reboot, timeout: 3600, begins: true}
 host:
   description: The observation, as RV(gpufleet.hosts.gpu_host_info#module:host).
   type: dict

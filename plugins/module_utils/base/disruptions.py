@@ -39,9 +39,13 @@ class Disruption:
     # What forbids it: a variable, or a sentence.
     forbidden_by: str = ""
 
+    def title(self) -> str:
+        """Return what is interrupted, for example: restart of docker.service."""
+        return _TITLES[self.kind].format(self.target)
+
     def text(self) -> str:
         """Return a line for the user."""
-        title = _TITLES[self.kind].format(self.target)
+        title = self.title()
         verdicts = {REQUIRED: "required", POSSIBLE: "may be needed"}
         verdict = verdicts.get(self.state, f"required, forbidden by {self.forbidden_by}")
         stops = f", stops {', '.join(self.names) if self.names else f'{self.count} containers'}" if self.count else ""

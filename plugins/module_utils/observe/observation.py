@@ -125,6 +125,7 @@ FILES = (
     owned.GAUDI_MODULES_LOAD,
     owned.WRAPPER,
     owned.CONTAINER_PROOF_RECORD,
+    owned.DRAIN_RECORD,
     owned.ADOPTION_REPORT,
     owned.ENGINE_RECORD,
     owned.ENGINE_USERS,

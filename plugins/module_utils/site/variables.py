@@ -16,6 +16,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import request as observe_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import request as persistence_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain as site_drain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import request as slurm_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 
 # The dataclass of each role's variables.
@@ -26,12 +28,16 @@ REQUESTS: dict[str, type] = {
     "container_engine": engine_request.Request,
     "nvidia_container_toolkit": toolkit_request.Request,
     "cuda_toolkit": cuda_request.Request,
+    "gpu_slurm_node": slurm_request.SlurmNodeRequest,
 }
 # The variables that the roles set for playbooks.
-OUTPUTS = frozenset({"nvidia_driver_report", "nvidia_persistenced_report", "cuda_toolkit_report"})
+OUTPUTS = frozenset(
+    {"nvidia_driver_report", "nvidia_persistenced_report", "cuda_toolkit_report", "gpu_slurm_node_report"}
+)
+_DRAIN = [f"drain_{name}" for name in variables.table(site_drain.SiteDrainRequest)]
 # The variables of playbooks, without the prefix. Playbooks dlami and plan also read those of playbook site.
 PLAYBOOKS: dict[str, list[str]] = {
-    "site": ["serial", "max_fail_percentage", "cloud_init_timeout"],
+    "site": ["serial", "max_fail_percentage", "cloud_init_timeout", *_DRAIN],
     "dlami": ["image", "cloud_init_timeout", "docker_on_nvme"],
     "verify": ["expected_gpus", "expected_pcie_width", "container", "file"],
 }

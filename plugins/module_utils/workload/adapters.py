@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The adapters of module gpu_workload: the options of each, and how it is made. A new adapter is one entry here."""
+"""The adapters of module gpu_workload, and how each is made. A new adapter has one entry here and in options.py."""
 
 from __future__ import annotations
 
@@ -25,34 +25,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.record imp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.slurm import SlurmWorkload
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.systemd import SystemdWorkload
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadAdapter
-
-_STOP = {"type": "bool", "default": False}
-_ARGV = {"type": "list", "elements": "str", "required": True}
-# The option of the module that has the name of the adapter, as an argument_spec.
-OPTIONS: dict[str, dict[str, Any]] = {
-    "none": {},
-    "docker": {"stop": _STOP, "docker_host": {"type": "str"}},
-    "podman": {"stop": _STOP},
-    "systemd": {"units": {"type": "list", "elements": "str", "required": True}},
-    "command": {
-        "view": _ARGV,
-        "close": _ARGV,
-        "reopen": _ARGV,
-        "environment": {"type": "dict", "default": {}, "no_log": True},
-        "timeout": {"type": "int", "default": 60},
-    },
-    "slurm": {"node": {"type": "str"}, "directory": {"type": "path"}},
-    "kubernetes": {
-        "node": {"type": "str"},
-        "kubectl": {"type": "list", "elements": "str", "default": ["kubectl"]},
-        "kubeconfig": {"type": "path"},
-        "context": {"type": "str"},
-        "gpus_only": {"type": "bool", "default": False},
-        "delete_emptydir": {"type": "bool", "default": False},
-        "delete_unmanaged": {"type": "bool", "default": False},
-        "labels": {"type": "dict", "default": {}},
-    },
-}
 
 
 @dataclass(frozen=True)
