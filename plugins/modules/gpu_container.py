@@ -84,8 +84,6 @@ options:
       - Vendor of the GPUs or accelerators.
       - V(auto) is V(nvidia) if the host has an NVIDIA GPU with a driver, else the only vendor whose devices have a
         driver. If several other vendors have such devices, set the vendor. Without drivers, the PCI devices decide.
-      - The task fails for a vendor that this version of the collection does not support yet. Supported are
-        V(nvidia), V(amd) and V(neuron).
       - With V(amd), O(gpus) are GPUs and partitions, each with an index of its own. A container gets C(/dev/kfd) and
         the nodes of its GPUs, through a CDI device (O(isolation=cdi)) or directly (O(isolation=devices)). With rootless
         Podman, it also gets the groups of its user (C(keep-groups)). No variable such as C(ROCR_VISIBLE_DEVICES) is
@@ -93,6 +91,9 @@ options:
       - With V(neuron), O(gpus) are AWS Neuron chips. A container gets only chips with consecutive numbers. On hosts
         with 16 chips, counts of 1, 4, 8 and 16 prefer the aligned groups that have a topology. No variable
         C(NEURON_RT_*) is set.
+      - With V(gaudi), O(gpus) are Gaudi accelerators. A container gets one accelerator, the modules 0,1 / 2,3 / 4,5 /
+        6,7, the modules 0 to 3 or 4 to 7, or all. Variable C(HABANA_VISIBLE_MODULES) has their module IDs. Name an
+        accelerator by its stable ID, for example V(module-4), because its index can change with each boot.
     type: str
     choices: [auto, nvidia, amd, neuron, gaudi]
     default: auto
@@ -197,7 +198,7 @@ options:
       - V(devices) passes only device nodes. NVIDIA's GPUs also need the files of the driver, so use V(volume) there.
       - For the other vendors, V(auto) uses V(cdi) if a specification describes the devices as they are now, else
         V(devices). With V(neuron), V(runtime) uses Docker's runtime C(neuron) of package C(aws-neuronx-oci-hook), and
-        sets C(AWS_NEURON_VISIBLE_DEVICES).
+        sets C(AWS_NEURON_VISIBLE_DEVICES). With V(gaudi), V(runtime) uses Docker's runtime C(habana).
       - V(auto) keeps the isolation of an existing container while it is available. Otherwise it selects the first
         available one of V(cdi), V(volume), V(runtime) and V(device_requests). RV(gpu_assignment.reason) contains the
         reason.
@@ -536,6 +537,14 @@ EXAMPLES = r"""
   gpufleet.hosts.gpu_container:
     name: inference
     image: localhost/neuron-inference:latest
+    gpus: 4
+    exclusive: true
+
+- name: Run a container on a quad of Gaudi accelerators that nothing else uses
+  gpufleet.hosts.gpu_container:
+    name: training
+    image: localhost/gaudi-training:latest
+    accelerator: gaudi
     gpus: 4
     exclusive: true
 

@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.amd.accelerator import AmdVendor
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gaudi.accelerator import GaudiVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.neuron.accelerator import NeuronVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.node_vendor import NodeVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.accelerator import Nvidia
@@ -54,12 +55,12 @@ def _of_nodes(vendor: type[NodeVendor]) -> Callable[[VendorHost], ContainerVendo
     return create_vendor
 
 
-# One line for each vendor. None: gpu_container does not support it yet.
-VENDORS: dict[str, Callable[[VendorHost], ContainerVendor] | None] = {
+# One line for each vendor.
+VENDORS: dict[str, Callable[[VendorHost], ContainerVendor]] = {
     NVIDIA: _nvidia,
     AMD: _of_nodes(AmdVendor),
     NEURON: _of_nodes(NeuronVendor),
-    GAUDI: None,
+    GAUDI: _of_nodes(GaudiVendor),
 }
 OPTIONS = (AUTO, *VENDORS)
 
@@ -72,23 +73,12 @@ def create(host: VendorHost, functions: Callable[[str], Sequence[Mapping[str, An
     """
     requested = host.params["accelerator"]
     name, fault = (requested, None) if requested != AUTO else _of_host(host.root, functions or _functions)
-    fault = fault or unsupported(name)
-    if fault and requested != AUTO:
-        raise SelectionError(fault)
     if fault:
         return _without_devices(host, fault)
     given = [option for option in _NVIDIA_OPTIONS if host.params.get(option)]
     if given and name != NVIDIA:
         raise SelectionError(f"{given[0]} requires accelerator={NVIDIA}, but the accelerator is {name}. Remove it.")
     return VENDORS[name](host)
-
-
-def unsupported(name: str) -> str | None:
-    """Return why gpu_container cannot use a vendor, or None."""
-    if VENDORS[name] is not None:
-        return None
-    supported = ", ".join(vendor for vendor, factory in VENDORS.items() if factory is not None)
-    return f"accelerator={name} is not supported by gpu_container yet. Supported: {supported}."
 
 
 def choose(functions: Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:
