@@ -59,7 +59,7 @@ def read(
         others,
         neuron_state.AcceleratorsNeuronHost(
             is_loaded=reader.is_loaded,
-            is_installed=kernel is not None and accelerators.has_module(tree.root, kernel, MODULE),
+            is_installed=kernel is not None and tree.has_module(kernel, MODULE),
             kernel=kernel,
             version=reader.version,
             chips_without_node=reader.without_node,

@@ -54,6 +54,10 @@ class AcceleratorsNeuronAnswer(NamedTuple):
     is_hidden: bool = False
 
 
+# No source is asked.
+NOTHING = AcceleratorsNeuronSources(lambda: None, lambda: (), None)
+
+
 class AcceleratorsNeuronMap(NamedTuple):
     """The PCI addresses of chips by their numbers, why others have none, and the chips that are hidden."""
 

@@ -127,6 +127,16 @@ def is_record(path: str) -> bool:
 GAUDI_MODULES_LOAD = "/etc/modules-load.d/gpufleet-gaudi.conf"
 GAUDI_RECORD = f"{STATE_DIRECTORY}/gaudi_driver.json"
 GAUDI_REPOSITORY_ID = "gpufleet-gaudi"
+# Role neuron_driver: the vendor's repository, and the list of modules, which the vendor's scripts write, too. They also
+# write a udev rule. No package owns these files.
+NEURON_RECORD = f"{STATE_DIRECTORY}/neuron_driver.json"
+NEURON_REPOSITORY_ID = "gpufleet-neuron"
+NEURON_MODULES_LOAD = "/etc/modules-load.d/neuron.conf"
+NEURON_LEFTOVERS = (
+    NEURON_MODULES_LOAD,
+    "/usr/lib/udev/rules.d/neuron-udev.rules",
+    "/lib/udev/rules.d/neuron-udev.rules",
+)
 # Role nvidia_driver: why it could not unload the modules, so that it does not try again for the same reasons.
 DRIVER_RELOAD_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_driver_reload.json"
 # Role nvidia_driver: the initramfs does not contain the changed modprobe file yet.

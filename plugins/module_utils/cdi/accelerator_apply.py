@@ -23,8 +23,6 @@ MODULE = "accelerator_cdi_spec"
 # The vendors whose device nodes are known, with the default kind. It is not the vendor's own kind, because engines
 # reject a device that two specifications describe, and Intel's DRA driver deletes all files of intel.com/gaudi.
 KINDS = {vendor: f"gpufleet-{vendor}/gpu" for vendor in owned.ACCELERATOR_CDI_SPECIFICATIONS}
-# The vendors whose containers can only use devices with consecutive indexes.
-_ONLY_RUNS = ("neuron",)
 ERRORS = (specification.CdiError, cdi_file.FileError, OSError)
 error_text = publish.error_text
 
@@ -55,7 +53,7 @@ def apply_state(
             )
         host = specification.Host(root=root, groups=params["additional_gids"], kind=place.kind)
         devices = [one for one in facts["accelerators"] if one["vendor"] == params["vendor"]]
-        return accelerator_specification.build(devices, host, only_runs=params["vendor"] in _ONLY_RUNS)
+        return accelerator_specification.build(devices, host)
 
     return publish.apply(place, build if params["state"] == "present" else None, _warning, check_mode)
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import NEURON
 
 ALL = "all"
 
@@ -23,19 +24,27 @@ def names(device: Mapping[str, Any]) -> list[str]:
     """Return the names of a device: its index and its stable ID. CDI does not allow the slash of a partition's ID."""
     found = [str(device["index"])] if device["index"] is not None else []
     stable_id = (device["stable_id"] or "").replace("/", "-")
+    if device["vendor"] == NEURON and device["stable_id_kind"] == "pci_address":
+        stable_id = ""  # Which chip has which address is not always known.
     return found + ([stable_id] if specification.DEVICE_NAME.fullmatch(stable_id) else [])
 
 
-def build(
-    devices: Sequence[Mapping[str, Any]], host: specification.Host, only_runs: bool = False
-) -> specification.Result:
-    """Build the specification. A device that is lost or has a missing node is left out, with the reason.
+def gap(devices: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return why one container cannot have all of these devices, or None.
 
-    `only_runs`: whether containers can only use devices with consecutive indexes. If the devices have a gap, there is
-    no device for all of them.
+    The runtime of AWS Neuron can only use chips with consecutive numbers.
     """
+    indexes = sorted(one["index"] for one in devices if one["vendor"] == NEURON)
+    if not indexes or indexes[-1] - indexes[0] < len(indexes):
+        return None
+    listed = ", ".join(map(str, indexes))
+    return f"the devices {listed} are not consecutive, so the specification has no device named {ALL}."
+
+
+def build(devices: Sequence[Mapping[str, Any]], host: specification.Host) -> specification.Result:
+    """Build the specification. A device that is lost or has a missing node is left out, with the reason."""
     made: list[dict] = []
-    indexes: list[int] = []
+    usable: list[Mapping[str, Any]] = []
     skipped: list[dict] = []
     all_nodes: dict[str, dict] = {}
     for device in devices:
@@ -44,19 +53,17 @@ def build(
         if reason:
             skipped.append({"device": device["stable_id"], "reason": reason})
             continue
-        indexes.append(device["index"])
+        usable.append(device)
         described = {node["path"]: node for node in nodes if node}
         all_nodes.update(described)
         made += [specification.describe_device(name, list(described.values()), host) for name in names(device)]
     if not made:
         reasons = "; ".join(f"{item['device']}: {item['reason']}" for item in skipped)
         raise specification.CdiError(f"the specification would contain no device ({reasons or 'none is usable'})")
-    if only_runs and max(indexes) - min(indexes) >= len(indexes):
-        listed = ", ".join(map(str, indexes))
-        warnings = [f"the devices {listed} are not consecutive, so the specification has no device named {ALL}."]
-        return specification.Result(specification.assemble(made, {}, host), skipped, warnings)
-    made.append(specification.describe_device(ALL, list(all_nodes.values()), host))
-    return specification.Result(specification.assemble(made, {}, host), skipped, [])
+    has_gap = gap(usable)
+    if not has_gap:
+        made.append(specification.describe_device(ALL, list(all_nodes.values()), host))
+    return specification.Result(specification.assemble(made, {}, host), skipped, [has_gap] if has_gap else [])
 
 
 def _obstacle(device: Mapping[str, Any], nodes: Sequence[dict | None]) -> str | None:

@@ -20,6 +20,7 @@ from typing import Any, Callable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devices
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
@@ -51,6 +52,17 @@ _FILES: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "nodes": ("/dev/kfd", "/dev/dri/card*", "/dev/dri/renderD*"),
     },
+    "neuron": {
+        "texts": (
+            "/sys/module/neuron/version",
+            *(
+                f"/sys/class/neuron_device/neuron*/{name}"
+                for name in ("reset", "core_count", "info/serial_number", "info/architecture/device_name")
+            ),
+        ),
+        "names": ("/sys/module/neuron", "/sys/class/neuron_device/neuron*"),
+        "nodes": ("/dev/neuron*",),
+    },
     "gaudi": {
         "texts": (
             "/sys/module/habanalabs/version",
@@ -63,7 +75,9 @@ _FILES: dict[str, dict[str, tuple[str, ...]]] = {
         "nodes": ("/dev/accel/accel*", "/dev/hl*", "/dev/infiniband/uverbs*"),
     },
 }
-_MODULES = {"amd": "amdgpu", "gaudi": "habanalabs"}
+_MODULES = {"amd": "amdgpu", "neuron": "neuron", "gaudi": "habanalabs"}
+# The vendors whose drivers cannot be replaced while a program has a device open.
+_WITH_HOLDERS = ("neuron",)
 _LONGEST_TEXT = 64 * 1024
 # Of an attribute with this name, only its start counts, which shows whether the device responds.
 _CONFIG, _CONFIG_BYTES = "config", 4
@@ -85,6 +99,8 @@ def read(root: str, functions: Iterable[dict], run: Run) -> dict[str, dict[str, 
             loaded = os.path.lexists(_in(root, f"/sys/module/{module}"))
             found[vendor]["log"] = kernel_log(module, run) if loaded and not is_bound else []
             found[vendor]["groups"] = _groups(root)
+            if vendor in _WITH_HOLDERS:
+                found[vendor]["holders"] = _holders(root, found[vendor]["nodes"]) if loaded else []
     return found
 
 
@@ -180,6 +196,33 @@ def _node(root: str, path: str) -> dict[str, int] | None:
     except OSError:
         return None
     return {"gid": status.st_gid, "mode": stat.S_IMODE(status.st_mode)}
+
+
+def _holders(root: str, nodes: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the processes that have a node open, and the containers that have one in their /dev."""
+    wanted = list(nodes)
+    table = process_table.read(root, nodes=wanted)
+    numbers = {process_table.device_numbers(_in(root, path)): path for path in wanted}
+    found = [
+        {
+            "pid": one.pid,
+            "command": one.command,
+            "container": _title(one.container) if one.container else None,
+            "nodes": sorted(one.opened),
+        }
+        for one in table.processes.values()
+        if one.opened
+    ]
+    for container in table.containers:
+        given = sorted({numbers[number] for number in container.devices if number in numbers})
+        # A privileged container has all nodes.
+        if given and not container.privileged:
+            found.append({"pid": None, "command": None, "container": _title(container), "nodes": given})
+    return found
+
+
+def _title(container: process_table.Container) -> str:
+    return container.name or (container.identifiers[-1][:12] if container.identifiers else container.engine)
 
 
 def _groups(root: str) -> dict[str, list[str]]:

@@ -90,6 +90,7 @@ REPOSITORIES = (
     owned.DOCKER_REPOSITORY_ID,
     owned.CONTAINER_TOOLKIT_REPOSITORY_ID,
     owned.GAUDI_REPOSITORY_ID,
+    owned.NEURON_REPOSITORY_ID,
 )
 FILES = (
     observe_engines.DAEMON_JSON,
@@ -123,6 +124,7 @@ FILES = (
     *(path for paths in owned.ACCELERATOR_CDI_UNITS.values() for path in paths),
     *owned.ACCELERATOR_USERS.values(),
     owned.GAUDI_MODULES_LOAD,
+    *owned.NEURON_LEFTOVERS,
     owned.WRAPPER,
     owned.CONTAINER_PROOF_RECORD,
     owned.DRAIN_RECORD,

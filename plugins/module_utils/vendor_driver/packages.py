@@ -120,7 +120,7 @@ def plan(case: VendorPackageCase) -> VendorPackages:
     _holds(case, work)
     if any(vars(work).values()) or packages_record.is_unfinished(case.host, case.record):
         result.transaction = work
-        result.changes = _texts(work)
+        result.changes = texts(work)
     return result
 
 
@@ -205,7 +205,8 @@ def _holds(case: VendorPackageCase, work: VendorTransaction) -> None:
         work.install += [needs] if needs and not installed.is_installed(case.host, needs) else []
 
 
-def _texts(work: VendorTransaction) -> list[str]:
+def texts(work: VendorTransaction) -> list[str]:
+    """Return the changes of a transaction as imperative texts."""
     parts = (
         ("add repository", [repository["url"] for repository in work.repositories]),
         ("install", work.install),

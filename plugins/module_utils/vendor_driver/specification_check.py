@@ -33,14 +33,18 @@ def expected(devices: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """Return the nodes of each device that a specification should have. Unusable devices are left out."""
     found: dict[str, list[str]] = {}
     every: dict[str, None] = {}
+    usable = []
     for device in devices:
         nodes = device["nodes"] or []
         if device["health"]["state"] == "lost" or not nodes or any(node["gid"] is None for node in nodes):
             continue
+        usable.append(device)
         paths = [node["path"] for node in nodes]
         every.update(dict.fromkeys(paths))
         found.update(dict.fromkeys(accelerator_specification.names(device), paths))
-    return {**found, accelerator_specification.ALL: list(every)} if found else {}
+    if found and not accelerator_specification.gap(usable):
+        found[accelerator_specification.ALL] = list(every)
+    return found
 
 
 def differences(spec: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd, gaudi, recorded, schema
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
+    amd,
+    gaudi,
+    neuron,
+    neuron_map,
+    recorded,
+    schema,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 
 Devices = Sequence[Mapping[str, Any]]
@@ -74,7 +81,28 @@ GAUDI = VendorDriver(
     read=gaudi.read,
     pci_name="gaudi",
 )
-VENDORS = {one.role: one for one in (AMD, GAUDI)}
+
+
+def _read_neuron(
+    tree: recorded.AcceleratorRecordedTree, functions: list[dict], kernel: str | None
+) -> tuple[list[Any], Any]:
+    """Return the chips without asking anything for their PCI addresses, which the plan does not need."""
+    return neuron.read(tree, functions, kernel, neuron_map.NOTHING)
+
+
+# The nodes change only when the driver is loaded, and systemd loads it before it starts the service.
+NEURON = VendorDriver(
+    name=schema.NEURON,
+    role="neuron_driver",
+    title="AWS Neuron chips",
+    module=neuron.MODULE,
+    groups=(),
+    watch=(),
+    repartitions=lambda _devices: False,
+    read=_read_neuron,
+    pci_name="neuron",
+)
+VENDORS = {one.role: one for one in (AMD, NEURON, GAUDI)}
 
 
 def observed(host: Mapping[str, Any], vendor: VendorDriver) -> tuple[list[Any], Any]:

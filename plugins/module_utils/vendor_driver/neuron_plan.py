@@ -1,0 +1,371 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan what role neuron_driver does: adopt a driver or install AWS's, load it, keep the CDI specification."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
+    neuron_packages,
+    packages,
+    refresh,
+    vendors,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.neuron_packages import DKMS, ROLE, TOOLS
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.neuron_request import NeuronDriverRequest
+
+# The package's script before the installation downloads the list of PCI IDs, which hangs without the Internet.
+IDLE_COMMANDS = ("update-pciids",)
+# udev loads the driver for one kind of chips only. The package's scripts write the same file.
+_MODULES_FILE = "neuron\n"
+
+
+@dataclasses.dataclass
+class NeuronPlan:
+    """What the role does. `transaction` and `query`: options of module package_transaction, or None.
+
+    `modules_file`: the text of the list of modules to write, None if it stays. `load`: kernel modules to load.
+    `unload`: those to unload before the removal. `record`: whether the role has installed packages. `packages`: with
+    state absent, those that must not stay. `remove_files`: what the scripts of the packages left.
+    """
+
+    wanted: bool = False
+    vendor: str = vendors.NEURON.name
+    version: str | None = None
+    transaction: packages.VendorTransaction | None = None
+    query: dict[str, Any] | None = None
+    modules_path: str = owned.NEURON_MODULES_LOAD
+    modules_file: str | None = None
+    load: list[str] = dataclasses.field(default_factory=list)
+    unload: list[str] = dataclasses.field(default_factory=list)
+    idle_commands: list[str] = dataclasses.field(default_factory=lambda: list(IDLE_COMMANDS))
+    cdi: refresh.VendorRefresh = dataclasses.field(default_factory=refresh.VendorRefresh)
+    verify: bool = False
+    report: dict[str, Any] | None = None
+    record: bool = False
+    packages: list[str] = dataclasses.field(default_factory=list)
+    remove_files: list[str] = dataclasses.field(default_factory=list)
+    has_secrets: bool = False
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+    changes: list[str] = dataclasses.field(default_factory=list)
+    acts: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class _Case:
+    """What the plan of one host depends on. `platform`: None if AWS has no packages for it."""
+
+    host: Host
+    request: NeuronDriverRequest
+    platform: Mapping[str, Any] | None
+    releases: Mapping[str, Any]
+    versions: Mapping[str, list[str]] | None
+    devices: Sequence[Mapping[str, Any]]
+    state: Mapping[str, Any]
+
+    @property
+    def driver(self) -> Mapping[str, Any]:
+        return self.host["accelerator_drivers"].get(vendors.NEURON.module) or {}
+
+    @property
+    def generations(self) -> list[str]:
+        return sorted({one["generation"] for one in self.devices if one["generation"]})
+
+    @property
+    def installed(self) -> str | None:
+        """The version of the installed package with the driver."""
+        return packages.found_on(self.host, [DKMS]).get(DKMS)
+
+    def refuse(self, version: str) -> str | None:
+        return neuron_packages.obstacle(version, self.request, self.generations)
+
+
+def plan(
+    host: Host,
+    request: NeuronDriverRequest,
+    data: Mapping[str, Any],
+    versions: Mapping[str, list[str]] | None,
+    digest: Callable[[dict[str, Any]], str],
+) -> NeuronPlan:
+    """Return what the role does on this host. `versions`: the available versions, None before the query.
+
+    `data`: the platforms and the releases of the role. `digest`: see `refresh.plan`.
+    """
+    result = NeuronPlan()
+    if request.state == "absent":
+        return _removal(host, result)
+    devices, state = vendors.observed(host, vendors.NEURON)
+    if not devices:
+        result.reasons.append("this host has no AWS Neuron device")
+        return _finished(host, result)
+    if request.source == "none":
+        result.reasons.append(f"{ROLE}_source is none")
+        return _finished(host, result)
+    result.wanted = True
+    result.report = _report(state, devices)
+    platform = data["platforms"].get(host["os"]["key"] or "")
+    case = _Case(host, request, platform, data["releases"], versions, devices, state)
+    if _manages(case, result):
+        _packages(case, result)
+    if not result.problems:
+        _modules_file(case, result)
+        _load(case, result)
+        is_ready = state["state"] == schema.READY or bool(result.load)
+        result.cdi = refresh.plan(host, vendors.NEURON, devices, request.cdi_kind, digest, is_ready=is_ready)
+        result.problems += result.cdi.problems
+        result.reasons += result.cdi.reasons
+        result.changes += result.cdi.changes
+        result.verify = is_ready
+    return _finished(host, result)
+
+
+def holders(host: Host) -> list[str]:
+    """Return the processes and containers that hold a chip, for messages."""
+    record = host["accelerator_records"].get(vendors.NEURON.name) or {}
+    texts = []
+    for one in record.get("holders") or ():
+        process = f"process {one['pid']} ({shown(one['command'])})" if one["pid"] else ""
+        container = f"container {shown(one['container'])}" if one["container"] else ""
+        texts.append(f"{container or process} ({', '.join(one['nodes'])})")
+    return list(dict.fromkeys(texts))
+
+
+# --- the driver that is already installed -----------------------------------------------------------------------------
+
+
+def _manages(case: _Case, result: NeuronPlan) -> bool:
+    """Return whether the role manages AWS's packages. Otherwise an installed driver is adopted."""
+    host, request = case.host, case.request
+    is_own = bool(packages_record.read(host, owned.NEURON_RECORD)["requested"])
+    version = case.installed or case.driver.get("version")
+    refused = case.refuse(version) if version else None
+    if request.source == "vendor" or (request.source == "auto" and is_own):
+        return True
+    if request.source == "auto" and case.installed and (refused or _is_other_version(case)):
+        return True
+    has_module = host["kernel"]["running"] in (case.driver.get("kernels") or ())
+    if case.state["state"] == schema.READY or case.installed or case.driver.get("loaded") or has_module:
+        result.version = version
+        result.reasons.append(f"the installed driver {version or 'of another source'} is adopted")
+        if refused:
+            result.reasons.append(f"driver {version} {refused}; replace it with the tool that installed it")
+        if case.state["state"] == schema.READY:
+            result.reasons.append(case.state["reason"].rstrip("."))
+        return False
+    if request.source == "preinstalled":
+        result.problems.append(
+            f"{ROLE}_source=preinstalled, but this host has no usable driver. {case.state['reason']} Install a driver, "
+            f"or set {ROLE}_source=auto."
+        )
+        return False
+    return True
+
+
+def _is_other_version(case: _Case) -> bool:
+    """Return whether the user requests another version than the installed one."""
+    if not (case.request.version or case.request.release):
+        return False
+    try:
+        pin = neuron_packages.pins(case.request, case.releases, case.generations)[DKMS]
+    except ValueError:
+        return True
+    return not packages.fits(case.installed or "", pin)
+
+
+# --- AWS's packages ---------------------------------------------------------------------------------------------------
+
+
+def _packages(case: _Case, result: NeuronPlan) -> None:
+    host, request, data = case.host, case.request, case.platform or {}
+    try:
+        pins = neuron_packages.pins(request, case.releases, case.generations)
+    except ValueError as error:
+        result.problems.append(str(error))
+        return
+    refused = case.refuse(pins[DKMS])
+    if refused:
+        result.problems.append(
+            f"Driver {pins[DKMS]} is requested, but it {refused}. Change {ROLE}_release or {ROLE}_version."
+        )
+        return
+    if not _accepts_kernel(case, result):
+        return
+    problem = neuron_packages.problem(host, request, case.platform)
+    planned = packages.VendorPackageCase(
+        host=host,
+        role=ROLE,
+        unit=[DKMS],
+        others=[*([TOOLS] if request.tools else []), *neuron_packages.headers(host)],
+        requested=pins[DKMS],
+        hold=request.hold,
+        definition=None if problem else neuron_packages.define(host, request, data),
+        place=f"the repository {neuron_packages.address(host, request)}",
+        versions=case.versions,
+        hold_needs=data.get("hold_needs"),
+        refuse=case.refuse,
+    )
+    # Without the repository, complete packages are still held.
+    if problem and packages.wrong(planned):
+        result.problems.append(problem)
+        return
+    found = packages.plan(planned)
+    result.version, result.query, result.transaction = found.version, found.query, found.transaction
+    result.problems += found.problems
+    result.reasons += found.reasons
+    _pin_tools(case, result, pins.get(TOOLS))
+    result.changes += packages.texts(result.transaction) if result.transaction else []
+    _refuse_while_held(case, result)
+    if result.transaction and result.transaction.install:
+        result.has_secrets = own_repository.has_password(result.transaction.repositories)
+        if host["secure_boot"]["signatures_enforced"]:
+            result.reasons.append(
+                "the kernel only loads signed modules; enroll the key of DKMS with mokutil, or the driver cannot be "
+                "loaded"
+            )
+
+
+def _accepts_kernel(case: _Case, result: NeuronPlan) -> bool:
+    release = case.request.release or ("" if case.request.version else case.releases["default"])
+    if neuron_packages.INFERENTIA in case.generations:
+        return True  # AWS lists no kernels for the last driver of Inf1.
+    note = neuron_packages.kernel_note(case.host, case.platform or {}, release)
+    if note and case.request.require_tested_kernel:
+        result.problems.append(
+            f"{note[:1].upper()}{note[1:]}. Boot one of them, or set {ROLE}_require_tested_kernel to false."
+        )
+        return False
+    result.reasons += [note] if note else []
+    return True
+
+
+def _pin_tools(case: _Case, result: NeuronPlan, pin: str | None) -> None:
+    """Install the tools in the version of the release, and hold them."""
+    if not case.request.tools or result.problems:
+        return
+    known = packages.found_on(case.host, [TOOLS]).get(TOOLS)
+    work = result.transaction or packages.VendorTransaction()
+    names = [item.partition("=")[0] for item in work.install]
+    wanted = f"{TOOLS}={pin}" if pin else TOOLS
+    if TOOLS in names:
+        work.install = [wanted if name == TOOLS else item for name, item in zip(names, work.install)]
+    elif pin and known and not packages.fits(known, pin):
+        work.install = [*work.install, wanted]
+        result.reasons.append(f"{TOOLS} {known} is installed, and the release has {pin}")
+    if case.request.hold and any(item.partition("=")[0] == TOOLS for item in work.install):
+        work.hold = list(dict.fromkeys([*work.hold, TOOLS]))
+    if work.install and not result.transaction:
+        result.transaction = work
+
+
+def _refuse_while_held(case: _Case, result: NeuronPlan) -> None:
+    """Refuse to replace a driver that is in use: the package's script would unload it, or fail halfway."""
+    install = result.transaction.install if result.transaction else []
+    replaces = case.driver.get("loaded") and any(item.partition("=")[0] == DKMS for item in install)
+    in_use = holders(case.host) if replaces else []
+    if in_use:
+        result.problems.append(
+            f"The driver cannot be changed to {result.version or 'another version'}, because chips are in use by "
+            f"{'; '.join(in_use)}. Stop the containers and processes, and run this role again. Nothing was changed."
+        )
+
+
+# --- the kernel module ------------------------------------------------------------------------------------------------
+
+
+def _modules_file(case: _Case, result: NeuronPlan) -> None:
+    text = observed_files.content(case.host, owned.NEURON_MODULES_LOAD)
+    lines = [line.strip() for line in (text or "").splitlines()]
+    if "neuron" in lines or not case.request.activate:
+        return
+    result.modules_file = (text.rstrip("\n") + "\n" if text else "") + _MODULES_FILE
+    result.changes.append(f"write {owned.NEURON_MODULES_LOAD}")
+
+
+def _load(case: _Case, result: NeuronPlan) -> None:
+    driver, state = case.driver, case.state
+    installs = bool(result.transaction and any(item.startswith(DKMS) for item in result.transaction.install))
+    blacklists = case.host["accelerator_records"][vendors.NEURON.name]["blacklisted_by"]
+    if driver.get("loaded") and not installs:
+        loaded = driver.get("version")
+        if loaded and result.version and neuron_packages.number(loaded) != neuron_packages.number(result.version):
+            result.reasons.append(
+                f"driver {loaded} is loaded; stop the containers, and reload the module or reboot to load "
+                f"{result.version}"
+            )
+        elif state["state"] != schema.READY:
+            result.reasons.append(state["reason"].rstrip("."))
+        return
+    if not installs and state["state"] != schema.DRIVER_NOT_LOADED:
+        return
+    if blacklists:
+        result.reasons.append(f"{', '.join(blacklists)} blacklists neuron, so the role does not load it")
+    elif not case.request.activate:
+        result.reasons.append(f"neuron is not loaded, and {ROLE}_activate is false")
+    else:
+        result.load = ["neuron"]
+        result.changes.append("load kernel module neuron")
+
+
+# --- removal ----------------------------------------------------------------------------------------------------------
+
+
+def _removal(host: Host, result: NeuronPlan) -> NeuronPlan:
+    result.record = observed_files.exists(host, owned.NEURON_RECORD)
+    known = packages_record.read(host, owned.NEURON_RECORD)
+    recorded = packages_record.possibly_installed(host, owned.NEURON_RECORD, list(host["installed_packages"]))
+    requested = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
+    result.packages = sorted(requested & recorded & {*host["installed_packages"]})
+    result.cdi = refresh.removal(host, vendors.NEURON)
+    is_own = DKMS in result.packages or (result.record and not installed.is_installed(host, DKMS))
+    # The packages do not own what their scripts write.
+    result.remove_files = [path for path in owned.NEURON_LEFTOVERS if is_own and observed_files.exists(host, path)]
+    in_use = holders(host) if DKMS in result.packages else []
+    if in_use:
+        result.problems.append(
+            f"The driver cannot be removed, because chips are in use by {'; '.join(in_use)}. Stop the containers and "
+            "processes, and run this role again. Nothing was changed."
+        )
+    loaded = (host["accelerator_drivers"].get(vendors.NEURON.module) or {}).get("loaded")
+    result.unload = ["neuron"] if loaded and DKMS in result.packages else []
+    result.changes = [
+        *result.cdi.changes,
+        *(["unload kernel module neuron"] if result.unload else []),
+        *([f"remove {', '.join(result.packages)}"] if result.packages else []),
+        *(["remove the repository and holds that this role recorded"] if result.record else []),
+        *(f"remove {path}" for path in result.remove_files),
+    ]
+    if not result.changes:
+        result.reasons.append("this role has not installed anything on this host")
+    return _finished(host, result)
+
+
+def _finished(host: Host, result: NeuronPlan) -> NeuronPlan:
+    result.changes = [] if result.problems else result.changes
+    result.acts = bool(result.changes)
+    if result.acts and host["uid"] != 0:
+        result.problems.append(needs_root(host["uid"]))
+    return result
+
+
+def _report(state: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "state": state["state"],
+        "reason": state["reason"],
+        "driver_version": state["driver_version"],
+        "devices": [one["stable_id"] for one in devices],
+    }

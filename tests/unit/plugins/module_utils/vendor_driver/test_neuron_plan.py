@@ -1,0 +1,284 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Role neuron_driver: versions, adoption, the repository, what is refused, the kernel module, removal."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import neuron_plan, neuron_request, vendors
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import neuron_hosts
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import INF1, INF2, TRN1, TRN2, NeuronTree
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.process_tree import ProcessTree
+
+_DATA = yaml.safe_load((ROOT / "roles/neuron_driver/vars/platforms.yml").read_text(encoding="utf-8"))
+DATA = {"platforms": _DATA["__neuron_driver_platforms"], "releases": _DATA["__neuron_driver_releases"]}
+OFFERED = {"aws-neuronx-dkms": ["2.31.7.0", "2.30.2.0", "2.28.4.0", "2.24.7.0", "2.21.37.0"]}
+DKMS, TOOLS = "aws-neuronx-dkms", "aws-neuronx-tools"
+CURRENT = {DKMS: "2.30.2.0", TOOLS: "2.32.28.0"}
+
+
+def planned(host, versions=None, **values):
+    return neuron_plan.plan(host, neuron_request.read(values), DATA, versions, lambda options: f"digest {options}")
+
+
+def bare(tmp_path, generation=TRN2, key="ubuntu-24.04", **changes):
+    """Return a host with a chip and no driver."""
+    tree = NeuronTree(tmp_path, loaded=False)
+    tree.bus(generation, 1, bound=False)
+    return neuron_hosts.observed(tree, key, **changes)
+
+
+def working(tmp_path, generation=TRN2, *, version="2.30.2.0", opened=(), **changes):
+    """Return a host whose driver drives two chips. `opened`: nodes that a process has open."""
+    tree = NeuronTree(tmp_path, version=version)
+    tree.host(generation, 2)
+    ProcessTree(tmp_path).process(70, "train", opened=opened)
+    tree.file("etc/modules-load.d/neuron.conf", "neuron\n")
+    return neuron_hosts.observed(tree, **changes)
+
+
+def record(host, *names):
+    """Add the record of the role's packages."""
+    names = names or (DKMS, TOOLS)
+    text = json.dumps({"requested": list(names), "packages": list(names), "holds": list(names)})
+    host["files"][owned.NEURON_RECORD] = {"exists": True, "content": text, "mode": "0644"}
+    return host
+
+
+def test_the_record_of_the_observation_describes_the_chips_as_the_host_itself(tmp_path):
+    tree = NeuronTree(tmp_path)
+    tree.host(TRN2, 16)
+    devices, state = vendors.observed(neuron_hosts.observed(tree), vendors.NEURON)
+    on_host = accelerators_gather.gather(dict, root=tree.root, vendors=["neuron"])
+    keys = ("index", "stable_id", "nodes", "health", "generation")
+    assert [[one[key] for key in keys] for one in devices] == [
+        [one[key] for key in keys] for one in on_host["accelerators"]
+    ]
+    assert state["state"] == "ready"
+
+
+# --- versions --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("generation", "values", "dkms", "tools"),
+    [
+        (TRN2, {}, "2.30.2.0", "2.32.28.0"),
+        (INF2, {"release": "2.33"}, "2.31.7.0", "2.33.38.0"),
+        (TRN1, {"version": "2.28"}, "2.28.4.0", ""),
+        (INF1, {}, "2.24.7.0", ""),
+        (INF1, {"version": "2.21", "tools": False}, "2.21.37.0", None),
+    ],
+)
+def test_the_versions_of_a_release(tmp_path, generation, values, dkms, tools):
+    first = planned(bare(tmp_path, generation), **values)
+    assert first.query["query"] == [DKMS]
+    result = planned(bare(tmp_path, generation), OFFERED, **values)
+    assert result.problems == []
+    expected = [f"{DKMS}={dkms}", *([] if tools is None else [f"{TOOLS}={tools}" if tools else TOOLS])]
+    assert result.transaction.install == expected
+    assert result.transaction.hold == [DKMS, *([TOOLS] if tools is not None else [])]
+    assert (result.load, result.idle_commands) == (["neuron"], ["update-pciids"])
+
+
+@pytest.mark.parametrize(
+    ("generation", "values", "message"),
+    [
+        (INF1, {"release": "2.32"}, "Driver 2.30.2.0 is requested, but it does not support Inferentia"),
+        (INF1, {"version": "2.25"}, "The last driver for it is 2.24"),
+        (TRN2, {"version": "2.21"}, "does not support Trainium2, which needs 2.22 or later"),
+        (INF2, {"version": "2.27"}, "known security holes"),
+        (INF2, {"release": "1.9"}, "Known releases: 2.32, 2.33"),
+    ],
+)
+def test_versions_that_are_refused(tmp_path, generation, values, message):
+    (problem,) = planned(bare(tmp_path, generation), OFFERED, **values).problems
+    assert message in problem
+
+
+def test_the_floor_can_be_lowered(tmp_path):
+    result = planned(bare(tmp_path, INF2), {DKMS: ["2.27.4.0"]}, version="2.27", minimum_version="2.20")
+    assert (result.problems, result.transaction.install[0]) == ([], f"{DKMS}=2.27.4.0")
+
+
+def test_a_version_that_the_repository_lacks_is_named(tmp_path):
+    (problem,) = planned(bare(tmp_path), {DKMS: ["2.28.4.0"]}).problems
+    assert "2.30.2.0" in problem
+    assert "Set it to one of: 2.28.4.0" in problem
+
+
+def test_release_and_version_exclude_each_other():
+    with pytest.raises(VariableError, match=r"neuron_driver_release is 2\.32 and neuron_driver_version is 2\.30"):
+        neuron_request.read({"release": "2.32", "version": "2.30"})
+    with pytest.raises(VariableError, match="requires neuron_driver_oci_hook"):
+        neuron_request.read({"oci_hook_default_runtime": True})
+
+
+# --- platforms -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "url", "suite"),
+    [
+        ("ubuntu-22.04", {}, "https://apt.repos.neuron.amazonaws.com", "jammy"),
+        ("ubuntu-24.04", {}, "https://apt.repos.neuron.amazonaws.com", "noble"),
+        ("debian-12", {"suite": "bookworm"}, "https://apt.repos.neuron.amazonaws.com", "bookworm"),
+        ("el-9", {}, "https://yum.repos.neuron.amazonaws.com", None),
+        ("amazon-2023", {}, "https://yum.repos.neuron.amazonaws.com", None),
+        ("amazon-2023", {"mirror": "https://mirror.example/neuron/"}, "https://mirror.example/neuron", None),
+    ],
+)
+def test_the_repository(tmp_path, key, values, url, suite):
+    host = bare(tmp_path, key=key)
+    (repository,) = planned(host, **values).query["repositories"]
+    assert (repository["url"], repository.get("suite")) == (url, suite)
+    assert repository["key"] == f"{url}/GPG-PUB-KEY-AMAZON-AWS-NEURON.PUB"
+    assert repository["fingerprint"] == "00FA2C1079260870A76D2C285749CAD8646D9185"
+    assert repository_definition.read([repository], host["os"]["package_manager"])
+
+
+@pytest.mark.parametrize(
+    ("key", "changes", "values", "message"),
+    [
+        ("debian-12", {}, {}, "is not documented. Set neuron_driver_suite, for example to bookworm"),
+        ("sles-15", {}, {}, "AWS has no Neuron packages for sles-15"),
+        ("ubuntu-24.04", {"arch": "aarch64"}, {}, "AWS has no Neuron driver for aarch64"),
+        (
+            "ubuntu-24.04",
+            {"kernel": "6.8.0-88-generic"},
+            {"require_tested_kernel": True},
+            "Kernel 6.8.0-88-generic is not among the kernels that AWS tested SDK 2.32 with on ubuntu-24.04: 6.17",
+        ),
+    ],
+)
+def test_a_host_that_cannot_get_the_driver(tmp_path, key, changes, values, message):
+    (problem,) = planned(bare(tmp_path, key=key, **changes), **values).problems
+    assert message in problem
+
+
+def test_an_untested_kernel_is_a_note(tmp_path):
+    untested = planned(bare(tmp_path, kernel="6.8.0-88-generic"), OFFERED)
+    assert any("is not among the kernels" in reason for reason in untested.reasons)
+    tested = planned(bare(tmp_path / "b", kernel="6.17.0-1009-aws"), OFFERED, require_tested_kernel=True)
+    assert (tested.problems, [reason for reason in tested.reasons if "kernel" in reason]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("key", "kernel", "expected"),
+    [
+        ("ubuntu-24.04", "6.17.0-1009-aws", "linux-headers-6.17.0-1009-aws"),
+        ("el-9", "5.14.0-570.el9.x86_64", "kernel-devel=5.14.0-570.el9"),
+        ("amazon-2023", "6.1.155-176.282.amzn2023.x86_64", "kernel-devel=6.1.155-176.282.amzn2023"),
+        ("amazon-2023", "6.18.2-64.amzn2023.x86_64", "kernel6.18-devel=6.18.2-64.amzn2023"),
+    ],
+)
+def test_the_headers_of_the_kernel(tmp_path, key, kernel, expected):
+    result = planned(bare(tmp_path, key=key, kernel=kernel, headers=()), OFFERED)
+    assert expected in result.transaction.install
+
+
+# --- an installed driver ---------------------------------------------------------------------------------------------
+
+
+def test_a_current_driver_of_another_tool_is_adopted(tmp_path):
+    result = planned(working(tmp_path, packages=CURRENT))
+    assert (result.problems, result.transaction, result.query, result.load) == ([], None, None, [])
+    assert "the installed driver 2.30.2.0 is adopted" in result.reasons
+
+
+def test_a_driver_below_the_floor_is_replaced(tmp_path):
+    old = {**CURRENT, DKMS: "2.26.5.0"}
+    result = planned(working(tmp_path, version="2.26.5.0", packages=old), OFFERED)
+    assert result.transaction.install == [f"{DKMS}=2.30.2.0"]
+    assert any("2.26.5.0" in reason for reason in result.reasons)
+
+
+def test_the_driver_of_inf1_is_not_below_the_floor(tmp_path):
+    result = planned(working(tmp_path, INF1, version="2.24.7.0", packages={DKMS: "2.24.7.0"}))
+    assert (result.transaction, "the installed driver 2.24.7.0 is adopted" in result.reasons) == (None, True)
+
+
+def test_a_converged_host_needs_nothing(tmp_path):
+    host = record(working(tmp_path, packages=CURRENT, held=(DKMS, TOOLS)))
+    result = planned(host)
+    assert (result.problems, result.transaction, result.query, result.load, result.modules_file) == (
+        [],
+        None,
+        None,
+        [],
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("packages", "held", "install", "hold"),
+    [
+        ({**CURRENT, TOOLS: "2.30.1.0"}, (DKMS, TOOLS), [f"{TOOLS}=2.32.28.0"], [TOOLS]),
+        ({DKMS: "2.30.2.0"}, (DKMS,), [f"{TOOLS}=2.32.28.0"], [TOOLS]),
+        (CURRENT, (TOOLS,), [], [DKMS]),
+    ],
+    ids=["other tools", "no tools", "no hold"],
+)
+def test_drift_is_repaired(tmp_path, packages, held, install, hold):
+    result = planned(record(working(tmp_path, packages=packages, held=held)), OFFERED)
+    assert [item for item in result.transaction.install if item.startswith(TOOLS)] == install
+    assert set(hold) <= set(result.transaction.hold)
+
+
+def test_a_lost_list_of_modules_is_written_again(tmp_path):
+    host = record(working(tmp_path, packages=CURRENT, held=(DKMS, TOOLS)))
+    host["files"][owned.NEURON_MODULES_LOAD] = {"exists": False}
+    assert planned(host).modules_file == "neuron\n"
+
+
+# --- chips in use ----------------------------------------------------------------------------------------------------
+
+
+def test_an_upgrade_is_refused_while_a_process_holds_a_chip(tmp_path):
+    host = record(working(tmp_path, packages=CURRENT, held=(DKMS, TOOLS), opened=("/dev/neuron1",)))
+    (problem,) = planned(host, OFFERED, release="2.33").problems
+    assert "in use by process 70 (train) (/dev/neuron1). Stop the containers and processes" in problem
+    assert planned(host).problems == []
+
+
+def test_a_removal_is_refused_while_a_process_holds_a_chip(tmp_path):
+    host = record(working(tmp_path, packages=CURRENT, opened=("/dev/neuron0",)))
+    result = planned(host, state="absent")
+    assert "cannot be removed, because chips are in use by process 70" in result.problems[0]
+    assert result.changes == []
+
+
+# --- removal ---------------------------------------------------------------------------------------------------------
+
+
+def test_removal_takes_what_the_scripts_of_the_packages_left(tmp_path):
+    host = record(working(tmp_path, packages=CURRENT))
+    for path in owned.NEURON_LEFTOVERS[:2]:
+        host["files"][path] = {"exists": True, "content": "", "mode": "0644"}
+    result = planned(host, state="absent")
+    assert (result.packages, result.unload) == ([DKMS, TOOLS], ["neuron"])
+    assert result.remove_files == ["/etc/modules-load.d/neuron.conf", "/usr/lib/udev/rules.d/neuron-udev.rules"]
+
+
+def test_removal_leaves_an_adopted_driver(tmp_path):
+    result = planned(working(tmp_path, packages=CURRENT), state="absent")
+    assert (result.packages, result.unload, result.remove_files, result.acts) == ([], [], [], False)
+
+
+def test_a_host_without_chips_gets_nothing(tmp_path):
+    result = planned(neuron_hosts.observed(NeuronTree(tmp_path, loaded=False)))
+    assert (result.wanted, result.acts, result.reasons) == (False, False, ["this host has no AWS Neuron device"])
+
+
+def test_root_is_required(tmp_path):
+    assert any("become" in problem for problem in planned(bare(tmp_path, uid=1000), OFFERED).problems)

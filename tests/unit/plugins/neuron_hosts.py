@@ -1,0 +1,41 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The observation of a directory tree with AWS Neuron's chips, as the role's plan reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import accelerator_records, observation
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import NeuronTree
+
+UNITS = [path.rpartition("/")[2] for path in owned.ACCELERATOR_CDI_UNITS["neuron"]]
+FILES = (
+    owned.ACCELERATOR_CDI_PROGRAMS["neuron"],
+    *owned.ACCELERATOR_CDI_UNITS["neuron"],
+    *owned.NEURON_LEFTOVERS,
+    owned.NEURON_RECORD,
+)
+MISSING = {"load_state": "not-found", "unit_file_state": None, "active_state": "inactive", "need_daemon_reload": False}
+
+
+def observed(tree: NeuronTree, key: str = "ubuntu-24.04", **changes: Any) -> dict[str, Any]:
+    """Return the observation. `changes`: see driver_samples.host. `codename`: that of the distribution."""
+    kernel = changes.get("kernel", driver_samples.KERNELS[key])
+    codename = changes.pop("codename", None)
+    found = accelerators.pick(pci.scan_all(tree.root), tree.root)
+    host = driver_samples.host(key, (), **{"headers": (kernel,), **changes})
+    host["os"]["codename"] = codename or host["os"]["codename"]
+    host.update(
+        accelerators=found,
+        accelerator_drivers=accelerators.drivers(tree.root, found, [kernel]),
+        accelerator_records=accelerator_records.read(tree.root, found, lambda argv: (0, "", "")),
+        accelerator_specs=accelerator_records.specifications(tree.root, ["/etc/cdi", "/var/run/cdi"]),
+        services={**host["services"], **{unit: dict(MISSING) for unit in UNITS}},
+        files={**host["files"], **{path: observation._file(tree.root, path) for path in FILES}},
+    )
+    return host
