@@ -68,7 +68,8 @@ class AcceleratorRecord(TypedDict):
 
     `texts`, `refused`: the contents of files, and the error numbers of files that the kernel refused to read. `names`:
     existing paths. `nodes`: the device nodes. `blacklisted_by`: files of modprobe. `log`: failures in the kernel log.
-    `groups`: the members of the groups of device nodes.
+    `groups`: the members of the groups of device nodes. `holders`: processes and containers that have a node, with
+    `pid`, `command`, `container` and `nodes`; empty for vendors whose plans do not need them.
     """
 
     texts: dict[str, str]
@@ -78,6 +79,7 @@ class AcceleratorRecord(TypedDict):
     blacklisted_by: list[str]
     log: list[str]
     groups: dict[str, list[str]]
+    holders: list[dict[str, Any]]
 
 
 class AcceleratorCdiSpec(TypedDict):

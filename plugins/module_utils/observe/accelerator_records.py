@@ -99,8 +99,8 @@ def read(root: str, functions: Iterable[dict], run: Run) -> dict[str, dict[str, 
             loaded = os.path.lexists(_in(root, f"/sys/module/{module}"))
             found[vendor]["log"] = kernel_log(module, run) if loaded and not is_bound else []
             found[vendor]["groups"] = _groups(root)
-            if vendor in _WITH_HOLDERS:
-                found[vendor]["holders"] = _holders(root, found[vendor]["nodes"]) if loaded else []
+            is_held = vendor in _WITH_HOLDERS and loaded
+            found[vendor]["holders"] = _holders(root, found[vendor]["nodes"]) if is_held else []
     return found
 
 
