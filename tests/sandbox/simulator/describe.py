@@ -20,7 +20,11 @@ import yaml
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+import describe_amd
 import mig_layout
+
+# One line for each vendor other than NVIDIA: the function that returns its PCI functions and its tree.
+ACCELERATORS = {"amd": describe_amd.describe}
 
 ARCHITECTURES = {"kepler": 2, "maxwell": 3, "pascal": 4, "volta": 5, "turing": 6, "ampere": 7, "ada": 8, "hopper": 9,
                  "blackwell": 10}  # fmt: skip
@@ -42,7 +46,7 @@ NVSWITCH_IDS = {"ampere": 0x1AF1, "hopper": 0x22A3}
 GPU_BUSES = (0x07, 0x0F, 0x47, 0x4E, 0x87, 0x90, 0xB7, 0xBD)
 SWITCH_BUSES = (0xC3, 0xC4, 0xC5, 0xC6, 0xC7, 0xC8)
 HOST_KEYS = {"gpus", "nvswitches", "fabric", "secure_boot", "nouveau", "nova_core", "cpus", "numa_nodes", "faults",
-             "set", "driver", "check_nodes", "holders", "mok", "volume_roots", "pci"}  # fmt: skip
+             "set", "driver", "check_nodes", "holders", "mok", "volume_roots", "pci", "accelerators"}  # fmt: skip
 GPU_KEYS = {"model", "count", "uuid", "serial", "pci", "pci_domain", "minor", "numa_node", "mig", "health", "ecc",
             "persistence_mode", "set", "faults", "name", "memory_mib"}  # fmt: skip
 FAULT_KEYS = {"call", "gpu", "mig", "return", "delay", "garbage"}
@@ -72,9 +76,14 @@ def render(description: dict, host: str) -> tuple[dict, str]:
     _faults(state, description.get("faults"), len(gpus), f"host {host}")
     state.update(_settings(description.get("set"), f"host {host}"))
     text = "".join(f"{key}={_escape(value)}\n" for key, value in state.items())
+    functions, tree = _accelerators(description.get("accelerators") or [], host)
     return {
         "host": host,
-        "pci": _functions(gpus, description, numa_nodes),
+        "pci": sorted(
+            [*_functions(gpus, description, numa_nodes), *functions],
+            key=lambda function: _address(function["address"]),
+        ),
+        "accelerators": tree,
         "secure_boot": description.get("secure_boot"),
         "nouveau": bool(description.get("nouveau", False)),
         "nova_core": bool(description.get("nova_core", False)),
@@ -507,6 +516,29 @@ def _function(address: str, ids: tuple, pci_class: int, node: int, link: list | 
             files[f"{when}_link_speed"] = PCIE_SPEEDS[generation]
             files[f"{when}_link_width"] = str(width)
     return {"address": address, "files": files}
+
+
+def _accelerators(entries: list[dict], host: str) -> tuple[list[dict], dict]:
+    """Return the PCI functions and the tree of the accelerators of vendors other than NVIDIA."""
+    functions, tree = [], {}
+    for vendor in dict.fromkeys(entry.get("vendor") for entry in entries):
+        if vendor not in ACCELERATORS:
+            known = ", ".join(ACCELERATORS)
+            raise DescriptionError(f"host {host}, accelerators: unknown vendor {vendor!r}; known are {known}")
+        own = [entry for entry in entries if entry.get("vendor") == vendor]
+        try:
+            found, part = ACCELERATORS[vendor](own)
+        except ValueError as error:
+            raise DescriptionError(f"host {host}, accelerators: {error}") from error
+        for one in found:
+            function = _function(one["address"], one["ids"], one["class"], one["numa_node"])
+            functions.append({**function, "driver": one["driver"]} if one.get("driver") else function)
+        tree = {
+            "files": {**tree.get("files", {}), **part.get("files", {})},
+            "directories": [*tree.get("directories", []), *part.get("directories", [])],
+            "nodes": [*tree.get("nodes", []), *part.get("nodes", [])],
+        }
+    return functions, tree
 
 
 def _functions(gpus: list[dict], description: dict, numa_nodes: int) -> list[dict]:

@@ -212,6 +212,7 @@ def boot(_arguments: argparse.Namespace) -> None:
     write(at(STATE), first_state(host), 0o644)
     mount_kernel(host)
     plug_in(host)
+    show_accelerators(host.get("accelerators") or {}, mounts=True)
     offer_kernel_modules(host)
     coldplug(host)
     graft_all()
@@ -296,6 +297,25 @@ def plug_in(host: dict) -> None:
         (directory / "config").write_bytes(config_space(function["files"]))
         if function.get("driver"):
             bind(function["address"], function["driver"])
+
+
+def show_accelerators(tree: dict, mounts: bool = False) -> None:
+    """Show the accelerators of other vendors. `mounts`: make the kernel's directories writable first."""
+    if not tree:
+        return
+    import trees  # noqa: PLC0415 (installed beside this program, whose directory is in sys.path only now)
+
+    for directory, name in trees.MOUNTED.items():
+        if mounts and name != "sysmodule":  # mount_kernel mounts it
+            mount_over(directory, name)
+    trees.show(tree, at, RUN)
+
+
+def accelerators_command(arguments: argparse.Namespace) -> None:
+    """Show other accelerators: those of a file that describe.py wrote. It changes no PCI function."""
+    tree = json.loads(Path(arguments.path).read_text(encoding="utf-8"))["accelerators"]
+    with locked():
+        show_accelerators(tree)
 
 
 def config_space(files: dict) -> bytes:
@@ -1240,6 +1260,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     sub.add_argument("--clear", action="store_true", help="remove all faults first")
     command("show", show_command).add_argument("key", nargs="?", default="")
     command("log", log_command)
+    command("accelerators", accelerators_command).add_argument("path")
     return parser.parse_args(arguments)
 
 

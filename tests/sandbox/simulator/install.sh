@@ -16,7 +16,7 @@ home=$dest/usr/lib/gpusim
 install -d "$home" "$dest/usr/sbin" "$dest/etc/gpusim" "$dest/etc/dpkg/dpkg.cfg.d" "$dest/var/lib/gpusim" \
     "$dest/etc/systemd/system/docker.service.d" "$dest/etc/systemd/system/multi-user.target.wants"
 install -m 0755 "$here/gpusim.py" "$home/gpusim"
-install -m 0644 "$here/mig_layout.py" "$home/mig_layout.py"
+install -m 0644 "$here/mig_layout.py" "$here/trees.py" "$home/"
 install -m 0755 "$here/init.sh" "$home/init"
 install -m 0755 "$here/import_image.py" "$home/import-image"
 install -m 0644 "$build/libnvidia-ml.so.1" "$build/libnvidia-cfg.so.1" "$home/"

@@ -100,7 +100,7 @@ def test_compute_instances_share_a_gpu_instance():
 @pytest.mark.parametrize(
     ("description", "words"),
     [
-        ({"gpu": []}, "host here: unknown key gpu; known are check_nodes, cpus,"),
+        ({"gpu": []}, "host here: unknown key gpu; known are accelerators, check_nodes, cpus,"),
         (
             {"gpus": [{"model": "A1000"}]},
             "host here, gpus[0]: unknown model 'A1000'; known are A100-PCIE-40GB, A100-SXM4",
