@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, shown
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health, health_settings
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_python
 
@@ -52,7 +53,7 @@ class ActionModule(ActionBase):
             "ansible_facts": {**(self._task_vars.get("ansible_facts") or {}), **facts},
         }
         volume = proof = None
-        if host["nvidia"]["gpus"]:
+        if nvidia_group(host)["gpus"]:
             read = self._run_action(FACTS, {})
             if read.get("failed") or read.get("unreachable"):
                 return {**read, "msg": host_python.failure(read)}
@@ -75,7 +76,7 @@ class ActionModule(ActionBase):
 
     def _volume(self, host: dict[str, Any]) -> dict[str, Any] | None:
         """Return what module nvidia_driver_volume would change. The health check reports a stopped engine."""
-        if host["driver"]["loaded"] is None:
+        if nvidia_driver(host)["loaded"] is None:
             return None
         has_docker = (
             host["engines"]["docker"]["package"]

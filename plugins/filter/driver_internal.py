@@ -22,7 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import 
 
 
 def _checked(host: dict) -> dict:
-    if not isinstance(host, dict) or "nvidia" not in host or "kernel" not in host:
+    if not isinstance(host, dict) or "accelerators" not in host or "kernel" not in host:
         raise AnsibleFilterError(
             "The input is not an observation that module gpufleet.hosts.gpu_host_info returned. Use the variable "
             "gpufleet_host that role gpufleet.hosts.observe sets."

@@ -136,28 +136,51 @@ host:
       sample: {machine_id: 5f3ab1c29d6e4b0f8a7c6d5e4f3a2b1c, boot: 0f6e2b3c-5d4a-4c7b-9e8f-1a2b3c4d5e6f/4}
     accelerators:
       description:
-        - GPUs and accelerators of every vendor (C(vendor) is C(nvidia), C(amd), C(gaudi), C(neuron) or C(intel)).
-        - C(generation) is for example V(Hopper), V(Trainium2) or V(Gaudi3). It is null if the device ID is unknown.
-        - The other fields are those of C(nvidia_pci_devices) of M(gpufleet.hosts.nvidia_gpu_facts).
-      type: list
-      elements: dict
+        - GPUs and accelerators by vendor - C(nvidia), C(amd), C(neuron), C(gaudi) and C(intel). A vendor other than
+          NVIDIA is null if the host has no device of it.
+        - Each vendor has C(devices), C(driver) and C(module). All except NVIDIA have C(record).
+        - C(devices) are the GPUs and accelerators. C(generation) is for example V(Hopper), V(Trainium2) or V(Gaudi3),
+          and null if the device ID is unknown. The other fields are those of C(nvidia_pci_devices) of
+          M(gpufleet.hosts.nvidia_gpu_facts).
+        - C(driver) has the version of the C(loaded) driver, which is that of the kernel if the module has no version.
+        - C(record) is what the kernel shows of the devices, for the roles. It has the contents of files (C(texts)), the
+          error numbers of unreadable files (C(refused)), existing paths (C(names)), the device C(nodes), the files of
+          modprobe that blacklist the kernel module (C(blacklisted_by)), failures in the kernel log (C(log)) and the
+          members of the C(groups) of device nodes. M(gpufleet.hosts.accelerator_facts) returns the same values in a
+          documented form. It is null for a vendor without a role.
+        - C(module) has the C(name) of the kernel module, whether it is C(loaded), its C(version), and the C(kernels) of
+          the host that have it. It is null for C(intel).
+        - The driver of C(nvidia) has more versions - of the C(loaded) module, of the user-space C(library), C(on_disk)
+          for the running kernel and C(on_disk_next) for the kernel of the next boot. C(kernel_module_flavor),
+          C(on_disk_flavor) and C(on_disk_next_flavor) are C(open) or C(proprietary). C(in_use) counts the uses of the
+          loaded modules, such as open devices. Uses by other modules do not count. C(runfile) is V(true) if NVIDIA's
+          installer was used.
+        - C(nvidia) also has NVIDIA's PCI functions (C(pci_devices)), the addresses of GPUs (C(gpus)) and NVSwitches
+          (C(nvswitches)), the device IDs of the GPUs (C(device_ids)), the GPUs that are vGPUs of a hypervisor
+          (C(vgpus), each with C(address) and the C(manager_version) of the vGPU manager, if it is known), the GPUs
+          that are assigned to virtual machines (C(gpus_of_guests)), the GPUs that option C(NVreg_ExcludedGpus) of the
+          loaded module excludes (C(gpus_excluded)), MIG instances by the minor number of their GPU (C(mig_instances)),
+          and the InfiniBand devices that manage NVLink 5 switches (C(nvlink5_switches)). This host uses only C(gpus).
+      type: dict
       sample:
-        - {vendor: nvidia, kind: gpu, generation: Ampere, address: "0000:3b:00.0", kernel_driver: nvidia}
-    accelerator_drivers:
-      description:
-        - The kernel modules for the accelerators of other vendors, by name (C(neuron), C(habanalabs), C(amdgpu)). Each
-          has C(loaded), C(version), and the C(kernels) of the host that have the module.
-      type: dict
-      sample: {neuron: {loaded: true, version: 2.30.2.0, kernels: [6.1.0-49-amd64]}}
-    accelerator_records:
-      description:
-        - By vendor other than NVIDIA, what the kernel shows of its accelerators, for the roles. Each has the contents
-          of files (C(texts)), the error numbers of unreadable files (C(refused)), existing paths (C(names)), the device
-          C(nodes), the files of modprobe that blacklist the kernel module (C(blacklisted_by)), failures in the kernel
-          log (C(log)) and the members of the C(groups) of device nodes.
-        - M(gpufleet.hosts.accelerator_facts) returns the same values in a documented form.
-      type: dict
-      sample: {}
+        nvidia:
+          devices:
+            - {vendor: nvidia, kind: gpu, generation: Ampere, address: "0000:3b:00.0", kernel_driver: nvidia}
+          driver: {loaded: 535.261.03, library: 535.261.03, on_disk: 535.261.03, kernel_module_flavor: open, in_use: 0}
+          module: {name: nvidia, loaded: true, version: 535.261.03, kernels: [6.1.0-49-amd64]}
+          gpus: ["0000:3b:00.0"]
+          device_ids: ["0x20b0"]
+          vgpus: []
+          gpus_of_guests: []
+          gpus_excluded: []
+          mig_instances: [gpu0/gi1]
+          nvswitches: []
+          nvlink5_switches: []
+          pci_devices: []
+        amd: null
+        neuron: null
+        gaudi: null
+        intel: null
     accelerator_specs:
       description:
         - CDI specifications of other kinds than C(nvidia.com/gpu), each with C(path), C(kind), C(ours), C(digest) and
@@ -165,25 +188,6 @@ host:
       type: list
       elements: dict
       sample: []
-    nvidia:
-      description:
-        - NVIDIA's PCI functions (C(pci_devices)), the addresses of GPUs (C(gpus)) and NVSwitches (C(nvswitches)), the
-          device IDs of the GPUs (C(device_ids)), the GPUs that are vGPUs of a hypervisor (C(vgpus), each with
-          C(address) and the C(manager_version) of the vGPU manager, if it is known), the GPUs that are assigned to
-          virtual machines (C(gpus_of_guests)), the GPUs that option C(NVreg_ExcludedGpus) of the loaded module
-          excludes (C(gpus_excluded)), MIG instances by the minor number of their GPU (C(mig_instances)), and the
-          InfiniBand devices that manage NVLink 5 switches (C(nvlink5_switches)). This host uses only C(gpus).
-      type: dict
-      sample:
-        gpus: ["0000:3b:00.0"]
-        device_ids: ["0x20b0"]
-        vgpus: []
-        gpus_of_guests: []
-        gpus_excluded: []
-        mig_instances: [gpu0/gi1]
-        nvswitches: []
-        nvlink5_switches: []
-        pci_devices: []
     kernel:
       description:
         - The C(running) release, the release of the C(next_boot), why it is only a guess (C(next_boot_unknown), null if
@@ -200,15 +204,6 @@ host:
       type: list
       elements: dict
       sample: [{name: nvidia-current, version: 535.261.03, kernels: {6.1.0-49-amd64: installed}, failure: null}]
-    driver:
-      description:
-        - Driver versions - of the C(loaded) module, of the user-space C(library), C(on_disk) for the running kernel and
-          C(on_disk_next) for the kernel of the next boot.
-        - C(kernel_module_flavor), C(on_disk_flavor) and C(on_disk_next_flavor) are C(open) or C(proprietary).
-        - C(in_use) counts the uses of the loaded modules, such as open devices. Uses by other modules do not count.
-        - C(runfile) is V(true) if NVIDIA's installer was used.
-      type: dict
-      sample: {loaded: 535.261.03, library: 535.261.03, on_disk: 535.261.03, kernel_module_flavor: open, in_use: 0}
     initramfs:
       description:
         - The initramfs of the running and of the next kernel, if the loaded driver differs from the module on disk

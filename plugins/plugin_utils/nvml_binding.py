@@ -89,7 +89,8 @@ def lacks_binding(task_vars: dict) -> bool:
     host = task_vars.get("gpufleet_host")
     if not isinstance(host, Mapping):
         return False
-    return bool((host.get("driver") or {}).get("loaded")) and host.get("nvml_binding") is False
+    vendors = host.get("accelerators") or {}
+    return bool(vendors.get("nvidia", {}).get("driver", {}).get("loaded")) and host.get("nvml_binding") is False
 
 
 def no_binding_anywhere() -> dict:

@@ -18,6 +18,7 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution, Todo, Transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group, with_nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
@@ -334,13 +335,13 @@ NO_MODULE = {"on_disk": None, "on_disk_flavor": None, "on_disk_next": None, "on_
 
 def _unloaded(host: Mapping[str, Any]) -> dict[str, Any]:
     """Return the host without kernel modules, loaded or on disk, and without daemon.json."""
-    driver = {**host["driver"], **NO_MODULE, "loaded": None, "kernel_module_flavor": None, "in_use": 0}
+    unloaded = with_nvidia_driver(host, **NO_MODULE, loaded=None, kernel_module_flavor=None, in_use=0)
     kernels = [{**kernel, "nvidia_module": None} for kernel in host["kernel"]["kernels"]]
     docker = {**host["engines"]["docker"], "info": None}
     daemon_json = {**host["docker_daemon_json"], "exists": False, "content": None, "applied": True}
     return {
         **host,
-        "driver": driver,
+        "accelerators": unloaded["accelerators"],
         "kernel": {**host["kernel"], "kernels": kernels},
         "modules_loaded": [],
         "module_users": {},
@@ -367,7 +368,7 @@ def without_packages(host: Mapping[str, Any]) -> dict[str, Any]:
             "kernels": [{**kernel, "headers": False} for kernel in bare["kernel"]["kernels"]],
         },
         "dkms": [],
-        "driver": {**bare["driver"], "library": None, "library_path": None},
+        "accelerators": with_nvidia_driver(bare, library=None, library_path=None)["accelerators"],
         "services": {unit: dict(NO_UNIT) for unit in host["services"]},
         "daemon_users": [],
         "files": {path: dict(NO_FILE) for path in host["files"]},
@@ -411,7 +412,7 @@ def without_volume(host: Mapping[str, Any]) -> dict[str, Any]:
 
 def facts(host: Mapping[str, Any], off: Iterable[str]) -> dict[str, Any]:
     """Return the GPU facts of a host. Persistence mode is off on the GPUs with these addresses."""
-    modes = {address: address not in off for address in host["nvidia"]["gpus"]}
+    modes = {address: address not in off for address in nvidia_group(host)["gpus"]}
     gpus = [
         {"index": index, "pci_bus_id": address, "name": None, "persistence_mode": mode}
         for index, (address, mode) in enumerate(modes.items())
@@ -441,7 +442,7 @@ def items(host: Mapping[str, Any], values: site_plan.Values, platforms: Mapping[
         (without_packages(host), None),
         (without_settings(host), None),
         (without_volume(host), None),
-        (dict(host), facts(host, host["nvidia"]["gpus"])),
+        (dict(host), facts(host, nvidia_group(host)["gpus"])),
     ]
     for state, gpu_facts in states:
         for part, plan in _plans(host, state, values, platforms, gpu_facts).items():

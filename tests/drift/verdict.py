@@ -31,7 +31,7 @@ _VOLATILE = (
     f"files.{_DAEMON_RECORD}.content.entries.*.previous",
     "services.*.active_since_us",
     "holders.*.pid",
-    "driver.in_use",
+    "accelerators.nvidia.driver.in_use",
     "driver_volume.volume.hard_linked_bytes",
     "driver_volume.volume.copied_bytes",
 )

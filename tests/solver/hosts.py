@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import archives
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Archive, Package
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
@@ -102,7 +103,7 @@ def observation(host: System, gpu: str, state: dict[str, Any]) -> dict[str, Any]
     }
     if host.node_driver:
         there["os"]["variant"] = "lxc"
-        there["driver"].update(loaded=host.node_driver, kernel_module_flavor="open")
+        nvidia_driver(there).update(loaded=host.node_driver, kernel_module_flavor="open")
         there["modules_loaded"] = ["nvidia", "nvidia_uvm"]
     if host.driver:
         _add_driver(there, host, host.driver)
@@ -121,7 +122,7 @@ def _add_driver(there: dict[str, Any], host: System, driver: Driver) -> None:
                 "signer": driver.signer,
                 "built_for": None,
             }
-    there["driver"].update(
+    nvidia_driver(there).update(
         loaded=driver.version,
         kernel_module_flavor=driver.flavor,
         library=driver.version,

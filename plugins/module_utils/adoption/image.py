@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import machine_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import holds
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_packages
@@ -74,7 +75,7 @@ def adopt(host: Host, parts: t.Sequence[str], requested: str) -> Adoption:
             "gpufleet.hosts.site for this host. If it does run a Deep Learning AMI, set dlami_image to dlami."
         )
     neuron = neuron_accelerators(host)
-    if neuron and not host["nvidia"]["gpus"]:
+    if neuron and not nvidia_group(host)["gpus"]:
         reason = f"this host has {neuron}, whose driver and tools belong to the image"
         return Adoption(kind, [part for part in parts if part == _ENGINE], reason, (_ENGINE,))
     return Adoption(kind, list(parts), "")
@@ -119,7 +120,9 @@ def data_root_problem(host: Host, engine: Request, *, on_nvme: bool) -> str | No
 
 def neuron_accelerators(host: Host) -> str:
     """Name the AWS Neuron accelerators of a host: '16 x Trainium'. Empty text if it has none."""
-    kinds = [item["generation"] or "AWS Neuron" for item in host["accelerators"] if item["vendor"] == "neuron"]
+    kinds = [
+        item["generation"] or "AWS Neuron" for item in (host["accelerators"]["neuron"] or {"devices": ()})["devices"]
+    ]
     return ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds))
 
 

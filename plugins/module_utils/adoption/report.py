@@ -16,6 +16,7 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image as adoption_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import instance_families
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import holds
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_packages
@@ -165,7 +166,7 @@ def _entries(
     held: t.Sequence[str],
     not_held: t.Sequence[str],
 ) -> list[Entry]:
-    driver = host["driver"]
+    driver = nvidia_driver(host)
     # With apt, the daemon is part of a package of the driver, whose name contains the branch.
     has_daemon = (host["services"].get(persistence.UNIT) or {}).get("load_state") == "loaded"
     engine = next((name for name in _ENGINES if host["engines"][name]["package"]), None)

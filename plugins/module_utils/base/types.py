@@ -55,9 +55,10 @@ class Accelerator(PciFunction):
     generation: str | None
 
 
-class AcceleratorDriver(TypedDict):
-    """The kernel module for the accelerators of a vendor other than NVIDIA."""
+class AcceleratorModule(TypedDict):
+    """The kernel module for the accelerators of a vendor. `kernels`: those that have it."""
 
+    name: str
     loaded: bool
     version: str | None
     kernels: list[str]
@@ -92,6 +93,23 @@ class AcceleratorCdiSpec(TypedDict):
     nodes: dict[str, list[str]] | None
 
 
+class AcceleratorDriver(TypedDict):
+    """The version of the loaded driver, which is that of the kernel if the module has none of its own."""
+
+    loaded: str | None
+
+
+class AcceleratorGroup(TypedDict):
+    """The devices of a vendor other than NVIDIA. `module` is null if none is known for the vendor, and
+    `record` if no role of the vendor needs one.
+    """
+
+    devices: list[Accelerator]
+    driver: AcceleratorDriver
+    module: AcceleratorModule | None
+    record: AcceleratorRecord | None
+
+
 class Vgpu(TypedDict):
     """A vGPU, and the version of the hypervisor's vGPU manager, if it is known."""
 
@@ -100,8 +118,11 @@ class Vgpu(TypedDict):
 
 
 class Nvidia(TypedDict):
-    """NVIDIA's PCI functions, and the addresses of GPUs and switches."""
+    """NVIDIA's devices and driver, its PCI functions, and the addresses of GPUs and switches."""
 
+    devices: list[Accelerator]
+    driver: Driver
+    module: AcceleratorModule
     pci_devices: list[PciFunction]
     gpus: list[str]
     device_ids: list[str]
@@ -111,6 +132,16 @@ class Nvidia(TypedDict):
     mig_instances: list[str]
     nvswitches: list[str]
     nvlink5_switches: list[str]
+
+
+class AcceleratorsByVendor(TypedDict):
+    """The accelerators by vendor. NVIDIA is always there, another vendor only if the host has devices of it."""
+
+    nvidia: Nvidia
+    amd: AcceleratorGroup | None
+    neuron: AcceleratorGroup | None
+    gaudi: AcceleratorGroup | None
+    intel: AcceleratorGroup | None
 
 
 class NvidiaModule(TypedDict):
@@ -539,14 +570,10 @@ class Host(TypedDict):
     os: System
     uid: int
     identity: Identity
-    accelerators: list[Accelerator]
-    accelerator_drivers: dict[str, AcceleratorDriver]
-    accelerator_records: dict[str, AcceleratorRecord]
+    accelerators: AcceleratorsByVendor
     accelerator_specs: list[AcceleratorCdiSpec]
-    nvidia: Nvidia
     kernel: Kernels
     dkms: list[DkmsModule]
-    driver: Driver
     initramfs: list[Initramfs]
     python: str | None
     root_python: str | None

@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compati
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -167,7 +168,7 @@ def _distribution(
     work.install = [package for package in known["packages"] if not is_installed(host, package)]
     result.reasons.append(f"CUDA {known['version']} from {name}")
     if work.install and not any(is_installed(host, library) for library in _DRIVER_LIBRARIES):
-        driver = host["driver"]["library"]
+        driver = nvidia_driver(host)["library"]
         result.problems.append(
             f"The toolkit of {name} depends on the driver library libcuda1, "
             + (
@@ -340,8 +341,8 @@ def _driver(result: Plan, host: Host, request: Request, branches: dict[str, int]
     """Compare the toolkits with the driver, and set how to verify them."""
     driver = driver_version.version_in_use(host)
     only_compiles = request.verify in ("none", "compile")
-    run = not only_compiles and (request.verify == "run" or host["driver"]["loaded"] is not None)
-    if request.verify == "run" and host["driver"]["loaded"] is None:
+    run = not only_compiles and (request.verify == "run" or nvidia_driver(host)["loaded"] is not None)
+    if request.verify == "run" and nvidia_driver(host)["loaded"] is None:
         result.problems.append(
             "cuda_toolkit_verify=run requires a loaded driver, but no driver is loaded. Apply role nvidia_driver "
             "first, or set cuda_toolkit_verify to auto."
@@ -349,13 +350,13 @@ def _driver(result: Plan, host: Host, request: Request, branches: dict[str, int]
     for toolkit in result.toolkits:
         version = toolkit.version
         support = compatibility.driver_support(driver, version, branches) if driver and version else "fully"
-        unsupported = compatibility.unsupported_gpus(version, host["nvidia"]["device_ids"]) if version else {}
+        unsupported = compatibility.unsupported_gpus(version, nvidia_group(host)["device_ids"]) if version else {}
         # CUDA uses the fastest GPU, which may be an unsupported one.
         runs = run and (not unsupported or request.verify == "run")
         toolkit.verify, toolkit.run = request.verify != "none", runs
         # A driver cannot compile PTX of a newer CUDA version, so compile code for the GPUs' own architecture.
         toolkit.options = ["-arch=native"] if runs and support == "minor" else []
-        if unsupported and len(unsupported) == len(host["nvidia"]["device_ids"]):
+        if unsupported and len(unsupported) == len(nvidia_group(host)["device_ids"]):
             # The driver version is irrelevant in this case.
             _no_supported_gpu(result, version, unsupported, only_compiles)
             continue

@@ -26,6 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
     Todo,
     named,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed as packages_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
@@ -38,7 +39,7 @@ _RELEASE = {"apt": "apt-mark unhold", "dnf": "dnf versionlock delete", "zypper":
 
 def adopt(case: Case) -> None:
     """Keep the installed driver. Refuse it if it does not satisfy the request or does not support the GPUs."""
-    driver = case.host["driver"]
+    driver = nvidia_driver(case.host)
     version = driver_version.installed_version(case.host)
     case.result.action = "adopt"
     case.result.flavor = flavor = driver["kernel_module_flavor"] or driver["on_disk_flavor"]
@@ -95,7 +96,7 @@ def _check_version(case: Case, version: str) -> None:
 
 
 def _report_kernel_without_module(case: Case, version: str) -> None:
-    host, driver = case.host, case.host["driver"]
+    host, driver = case.host, nvidia_driver(case.host)
     # A driver in a container has no module on disk.
     if driver["on_disk_next"] or driver["prefix"] or (driver["loaded"] and not driver["on_disk"]):
         return
@@ -111,9 +112,9 @@ def _report_kernel_without_module(case: Case, version: str) -> None:
 
 def tool(host: Host) -> str:
     """Name the tool that installed a driver that this role did not install."""
-    if host["driver"]["runfile"]:
+    if nvidia_driver(host)["runfile"]:
         return "NVIDIA's installer"
-    if _packages(host, host["driver"]["library"] or host["driver"]["on_disk"]):
+    if _packages(host, nvidia_driver(host)["library"] or nvidia_driver(host)["on_disk"]):
         return str(host["os"]["package_manager"])
     return "the tool that installed the driver"
 
@@ -166,7 +167,7 @@ def _state(host: Host, unit: str) -> dict:
 def is_running(host: Host, unit: str) -> bool:
     """Return whether a service starts at boot, and runs if the driver is loaded."""
     state = _state(host, unit)
-    active = state.get("active_state") == "active" or not host["driver"]["loaded"]
+    active = state.get("active_state") == "active" or not nvidia_driver(host)["loaded"]
     return state.get("unit_file_state") in ("enabled", "static") and active
 
 
@@ -177,7 +178,7 @@ def hold(host: Host, request: Request, result: Resolution, todo: Todo, platform:
     """Plan the holds on an adopted driver's packages."""
     source = driver_source.installed(host, platform)
     members, data = driver_membership.of_version(host, result.version, platform, source)
-    if host["driver"]["runfile"]:
+    if nvidia_driver(host)["runfile"]:
         members = []
     # A hold on the vendor's modules for one kernel would keep out its modules of the same driver for the next kernel.
     # The holds on the libraries keep the version of the driver.

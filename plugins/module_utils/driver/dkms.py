@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -35,7 +36,7 @@ def _command(host: Host, result: Resolution, kernel: str) -> list[str]:
 
 
 def _tree(host: Host, result: Resolution) -> dict:
-    version = upstream_version(result.version) or host["driver"]["library"] or ""
+    version = upstream_version(result.version) or nvidia_driver(host)["library"] or ""
     expected = {"name": package_choice.dkms_name(host, result), "version": version, "kernels": {}}
     known = [{**expected, **tree} for tree in host["dkms"] if tree.get("name") not in _OTHERS]
     found = [tree for tree in known if tree["version"] == version] or ([] if version else known)

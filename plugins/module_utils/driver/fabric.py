@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import health
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _PACKAGE = re.compile(r"nvidia-fabric-?manager(-\d+)?")
 
 def is_needed(host: Host, request: Request) -> bool:
     """Return whether a host needs a fabric manager: it has switches, or the request says so."""
-    requested, nvidia = request.fabric_manager, host["nvidia"]
+    requested, nvidia = request.fabric_manager, nvidia_group(host)
     return requested == "enabled" or (requested == "auto" and bool(nvidia["nvswitches"] or nvidia["nvlink5_switches"]))
 
 
@@ -38,7 +39,7 @@ def needs(case: Case) -> list[str]:
         found.append("fabric")
         # A request for the fabric manager implies switches, even if none was found.
         requested = case.request.fabric_manager == "enabled" and any(map(generations.has_nvlink5, case.generations))
-        found += ["nvlink5"] if requested or case.host["nvidia"]["nvlink5_switches"] else []
+        found += ["nvlink5"] if requested or nvidia_group(case.host)["nvlink5_switches"] else []
     imex = case.request.imex
     multi_node = any(map(generations.spans_machines, case.generations))
     return [*found, *(["imex"] if imex is True or (imex == "auto" and multi_node) else [])]

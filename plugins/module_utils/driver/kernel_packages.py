@@ -24,6 +24,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
     Resolution,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.version import satisfies
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
@@ -50,7 +51,7 @@ def skip_outgoing_kernel(host: Host, result: Resolution) -> None:
     """
     outgoing = _of_outgoing_kernel(host, result)
     rest = [name for name in result.packages if name not in outgoing]
-    if all(is_installed(host, name) for name in rest) and host["driver"]["on_disk_next"]:
+    if all(is_installed(host, name) for name in rest) and nvidia_driver(host)["on_disk_next"]:
         _drop(result, [name for name in outgoing if not is_installed(host, name)])
 
 
@@ -430,7 +431,7 @@ def with_patterns(available: dict) -> dict:
 
 def installed_match(host: Host, request: Request, pattern: str, branch: str) -> str:
     """Return the installed package of a pattern if it fits the request and the libraries, else the pattern."""
-    library = host["driver"]["library"]
+    library = nvidia_driver(host)["library"]
     for name, package in host["packages"].items():
         version = upstream_version(package["version"])
         if _of_pattern(name) == pattern and satisfies(version, branch, request) and library in (None, version):

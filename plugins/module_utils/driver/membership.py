@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.names import D
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, pattern
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed as packages_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import origin
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -97,7 +98,7 @@ def source_of_packages(host: Host, platform: dict | None, is_recorded: bool = Fa
     for source in order:
         if any(origins[name] == {source} for name in marked[source]):
             return source, True
-    if not is_recorded and host["driver"]["library"] and set().union(*origins.values()) == {origin.OTHER}:
+    if not is_recorded and nvidia_driver(host)["library"] and set().union(*origins.values()) == {origin.OTHER}:
         return None, True
     named = [source for source in order if not all(marked[source].values())]
     named += [source for source in order if is_recorded and marked[source]]
@@ -157,7 +158,7 @@ def _of_vendor(platform: dict | None) -> dict | None:
 def has_only_kmps(host: Host, platform: dict | None) -> bool:
     """Return whether the driver is only modules that zypper selected by the hardware, without libraries."""
     modules = modules_of_no_source(host, platform)
-    is_alone = not host["driver"]["library"] and set(marked_packages(host, platform)).issubset(modules)
+    is_alone = not nvidia_driver(host)["library"] and set(marked_packages(host, platform)).issubset(modules)
     return bool(modules) and is_alone and all(re.fullmatch(_KMP, name) for name in modules)
 
 
@@ -208,7 +209,7 @@ def installed(host: Host, data: dict) -> list[str]:
         name
         for name, package in host["packages"].items()
         if own.fullmatch(name)
-        or is_of_source(data["patterns"]["hold"], name, package["version"], {host["driver"]["library"]})
+        or is_of_source(data["patterns"]["hold"], name, package["version"], {nvidia_driver(host)["library"]})
     )
 
 

@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import packa
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.secure_boot import DKMS_KEY, UBUNTU_KEY
 
@@ -120,7 +121,7 @@ def _installed_flavor(host: Host, data: dict) -> str | None:
         if rule.get("flavor") and driver_membership.is_rule_installed(host, rule):
             return rule["flavor"]
     # NVIDIA's installer has no packages.
-    return host["driver"]["on_disk_flavor"] if host["driver"]["runfile"] else None
+    return nvidia_driver(host)["on_disk_flavor"] if nvidia_driver(host)["runfile"] else None
 
 
 def build(case: Case, data: dict) -> str:
@@ -236,7 +237,7 @@ def _signer_of_installed(case: Case, data: dict) -> str | None:
     """
     host, build = case.host, case.result.module_build
     is_same_kind = (
-        host["driver"]["runfile"] if case.result.source == "runfile" else _installed_build(host, data, [build])
+        nvidia_driver(host)["runfile"] if case.result.source == "runfile" else _installed_build(host, data, [build])
     )
     if not is_same_kind:
         return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _DAEMONS = {
 
 def modules(host: Host, will_be_installed: bool) -> dict:
     """Return the modules to `load`, those to `unload` first, and the `services` to stop meanwhile."""
-    driver = host["driver"]
+    driver = nvidia_driver(host)
     nothing: dict = {"load": [], "unload": [], "services": []}
     if host["os"].get("variant") == VARIANT:
         return nothing
@@ -87,9 +88,13 @@ def known_obstacles(host: Host) -> list[str]:
         return []
     if not isinstance(last, dict):
         return []
-    now = {"boot": host["identity"]["boot"], "loaded": host["driver"]["loaded"], "on_disk": host["driver"]["on_disk"]}
+    now = {
+        "boot": host["identity"]["boot"],
+        "loaded": nvidia_driver(host)["loaded"],
+        "on_disk": nvidia_driver(host)["on_disk"],
+    }
     is_same = all(last.get(name) == value for name, value in now.items())
-    return list(last.get("obstacles", [])) if is_same and host["driver"]["in_use"] >= last.get("in_use", 0) else []
+    return list(last.get("obstacles", [])) if is_same and nvidia_driver(host)["in_use"] >= last.get("in_use", 0) else []
 
 
 def daemons(host: Host) -> list[str]:
@@ -102,7 +107,7 @@ def daemons(host: Host) -> list[str]:
 
 def differs(host: Host) -> bool:
     """Return whether the driver that modprobe would load differs from the loaded one."""
-    driver = host["driver"]
+    driver = nvidia_driver(host)
     # The modules in an LXC guest do not matter, because its node loads its own.
     if not driver["loaded"] or not driver["on_disk"] or host["os"].get("variant") == VARIANT:
         return False

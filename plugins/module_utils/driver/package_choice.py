@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
     Resolution,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
 
@@ -165,7 +166,7 @@ def _headers(case: Case, data: dict, names: dict) -> None:
         kernel = kernel_rule(release, data)
         if release == running != upcoming and case.host["os"]["package_manager"] == "zypper":
             # zypper selects one version of a package per command, even of one that can have several.
-            if not case.host["driver"]["on_disk"]:
+            if not nvidia_driver(case.host)["on_disk"]:
                 case.result.reasons.append(
                     f"the running kernel {running} gets no module, because zypper installs the headers of only one "
                     f"kernel; the driver works after a reboot into {upcoming}"
@@ -257,7 +258,7 @@ def _features(case: Case, data: dict) -> list[str]:
     """Return the companions that the host needs and the source has. Refuse if the source lacks a requested one."""
     available, source, needs = _available(data), case.result.source, fabric.needs(case)
     fabric.report_missing_switches(case)
-    count = len(case.host["nvidia"]["nvswitches"] or case.host["nvidia"]["nvlink5_switches"])
+    count = len(nvidia_group(case.host)["nvswitches"] or nvidia_group(case.host)["nvlink5_switches"])
     why = f"this host has {count} NVSwitch{'es' if count != 1 else ''}" if count else "requested"
     multi_node = fabric.gpus_with(case, generations.spans_machines)
     if "imex" in needs and "imex" in available:

@@ -39,6 +39,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
     Resolution,
     Todo,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 if TYPE_CHECKING:
@@ -296,7 +297,7 @@ def _query_alternatives(host: Host, request: Request, platform: dict | None, res
 def _modules(host: Host, result: Resolution, todo: Todo) -> dict:
     modules = module_loading.modules(host, bool(todo.transaction.install or todo.build or todo.runfile))
     others = [name for name in result.modules if name not in host["modules_loaded"]]
-    if others and (modules["load"] or host["driver"]["loaded"]):
+    if others and (modules["load"] or nvidia_driver(host)["loaded"]):
         modules["load"] = [*others, *modules["load"]]
     return modules
 

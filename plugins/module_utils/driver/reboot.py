@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files, module_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.module_choice import is_trusted
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import initramfs, secure_boot
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _obstacle(host: Host, policy: str, is_controller: bool, ids: list[str]) -> s
         return f"kernel {upcoming}, which boots next, has no NVIDIA module: the GPUs would be unusable"
     if module.get("vermagic_mismatch"):
         return f"the NVIDIA module of kernel {upcoming} {module['vermagic_mismatch']} and would not load"
-    version, library = module.get("version"), host["driver"]["library"]
+    version, library = module.get("version"), nvidia_driver(host)["library"]
     if version and library and version != library:
         return (
             f"the NVIDIA module of kernel {upcoming}, which boots next, has version {version}, but the driver's "

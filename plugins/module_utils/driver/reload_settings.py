@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -27,7 +28,7 @@ _VARIABLE = "nvidia_driver_reload_loses_settings"
 
 def is_planned(host: Host, request: Request, result: Plan) -> bool:
     """Return whether the run reloads the loaded modules, now or after it has installed another driver."""
-    if not request.activate or not host["driver"]["loaded"]:
+    if not request.activate or not nvidia_driver(host)["loaded"]:
         return False
     if result.todo.modules["unload"]:
         return True
@@ -36,7 +37,7 @@ def is_planned(host: Host, request: Request, result: Plan) -> bool:
         return False
     if module_loading.gpu_users(host) or module_loading.dependent_modules(host):
         return False
-    driver = host["driver"]
+    driver = nvidia_driver(host)
     versions = {upstream_version(version) for version in (result.version, driver["loaded"]) if version}
     flavors = {result.flavor, driver["kernel_module_flavor"]} - {None}
     return len(versions) > 1 or len(flavors) > 1
@@ -73,7 +74,7 @@ def _mig_devices(host: Host, facts: Mapping[str, Any] | None) -> list[str]:
         profiles = [device.get("profile") or "unknown" for device in (gpu.get("mig") or {}).get("devices") or []]
         if profiles:
             found.append(f"MIG devices of {_name(gpu)}: {', '.join(profiles)}")
-    instances = host["nvidia"].get("mig_instances", [])
+    instances = nvidia_group(host).get("mig_instances", [])
     return found or ([f"{len(instances)} MIG instances ({', '.join(instances)})"] if instances else [])
 
 

@@ -25,6 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import sourc
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations as hardware_generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -42,7 +43,7 @@ def resolve(
     Do not choose `rejected_branches`, nor `rejected_sources`, which maps sources to reasons.
     """
     result = Resolution(rejected_branches=list(rejected_branches), rejected_sources=dict(rejected_sources or {}))
-    ids = host["nvidia"]["device_ids"]
+    ids = nvidia_group(host)["device_ids"]
     if host["os"]["variant"] == "wsl" or (host["os"]["variant"] == "tegra" and not ids):
         _keep_driver_of_system(host, request, result)
         return result
@@ -65,7 +66,10 @@ def resolve(
 
 def _need_no_driver(host: Host, request: Request, result: Resolution) -> None:
     """Leave a host without own GPUs alone. Refuse settings that contradict GPUs in virtual machines."""
-    guests, excluded = host["nvidia"]["gpus_of_guests"], host["nvidia"].get("gpus_excluded")
+    guests, excluded = (
+        nvidia_group(host)["gpus_of_guests"],
+        nvidia_group(host).get("gpus_excluded"),
+    )
     requested = _requested_services(request)
     if excluded:
         result.reasons.append(
@@ -129,7 +133,7 @@ def _not_here(request: Request, why: str) -> str:
 def _has_jetson_linux(host: Host) -> bool:
     release = host["files"].get("/etc/nv_tegra_release", {}).get("exists")
     packages = any(name.startswith("nvidia-l4t-") for name in host["packages"])
-    return bool(release or packages or host["driver"]["loaded"])
+    return bool(release or packages or nvidia_driver(host)["loaded"])
 
 
 def _must_adopt(case: Case, installed: str | None) -> bool:
@@ -141,7 +145,7 @@ def _must_adopt(case: Case, installed: str | None) -> bool:
             raise Refused(f"The NVIDIA driver of this host is missing, and this role cannot install it: {_OF_TEGRA}.")
         case.result.reasons.append(f"source preinstalled: {_OF_TEGRA}; the installed driver is kept")
         return True
-    if not case.host["nvidia"]["vgpus"]:
+    if not nvidia_group(case.host)["vgpus"]:
         return False
     # The default URL of the installer is that of the driver for whole GPUs.
     if case.request.source == "runfile" and case.request.runfile_url:
@@ -160,13 +164,13 @@ def _drives_vgpus(host: Host) -> bool:
     if host["services"].get("nvidia-gridd.service", {}).get("load_state") not in (None, "not-found"):
         return True
     # Other drivers do not bind to a vGPU (NVIDIA/gpu-operator, issues 691 and 1371).
-    addresses = {vgpu["address"] for vgpu in host["nvidia"]["vgpus"]}
-    drivers = {item["kernel_driver"] for item in host["nvidia"]["pci_devices"] if item["address"] in addresses}
+    addresses = {vgpu["address"] for vgpu in nvidia_group(host)["vgpus"]}
+    drivers = {item["kernel_driver"] for item in nvidia_group(host)["pci_devices"] if item["address"] in addresses}
     return drivers == {"nvidia"}
 
 
 def _named_vgpus(host: Host) -> str:
-    vgpus = host["nvidia"]["vgpus"]
+    vgpus = nvidia_group(host)["vgpus"]
     versions = sorted({vgpu["manager_version"] for vgpu in vgpus if vgpu["manager_version"]})
     manager = f" (vGPU manager of the hypervisor: {', '.join(versions)})" if versions else ""
     addresses = ", ".join(vgpu["address"] for vgpu in vgpus)
@@ -174,7 +178,7 @@ def _named_vgpus(host: Host) -> str:
 
 
 def _needs_guest_driver(case: Case, installed: str | None) -> str:
-    loaded = case.host["driver"]["loaded"] or case.host["driver"]["library"]
+    loaded = nvidia_driver(case.host)["loaded"] or nvidia_driver(case.host)["library"]
     wrong = ""
     if installed is not None and not _drives_vgpus(case.host):
         wrong = f", which the installed driver{f' {loaded}' if loaded else ''} does not support"

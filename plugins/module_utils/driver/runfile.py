@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import modul
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Resolution, Todo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 
@@ -44,7 +45,7 @@ def has_dkms(host: Host, result: Resolution) -> bool:
 def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
     """Plan a run of the installer if its version is not installed completely."""
     version = upstream_version(str(result.version))
-    driver = host["driver"]
+    driver = nvidia_driver(host)
     result.version = version
     record = read_record(host)
     interrupted = record["pending"] == version
@@ -86,7 +87,7 @@ def _can_build_for_running_kernel(host: Host, result: Resolution) -> bool:
 
 def _report_next_kernel(host: Host, result: Resolution, version: str) -> None:
     upcoming = host["kernel"]["next_boot"]
-    if upcoming != host["kernel"]["running"] and host["driver"]["on_disk_next"] != version:
+    if upcoming != host["kernel"]["running"] and nvidia_driver(host)["on_disk_next"] != version:
         result.reasons.append(
             f"kernel {upcoming}, which boots next, has no module of driver {version}: without DKMS, NVIDIA's "
             "installer builds modules only for the running kernel. Run this role again after the boot"
@@ -100,9 +101,9 @@ def options(host: Host, version: str, flavor: str, has_dkms: bool) -> list[str]:
     """
     branch = int(version.partition(".")[0])
     kind = _flavor_options(branch, flavor)
-    if host["driver"]["loaded"] and branch >= _FIRST_WITH_MODULES_IN_USE:
+    if nvidia_driver(host)["loaded"] and branch >= _FIRST_WITH_MODULES_IN_USE:
         kind.append("--allow-installation-with-running-driver")
-    elif host["driver"]["loaded"]:
+    elif nvidia_driver(host)["loaded"]:
         _check_not_in_use(host, version)
     return ["--silent", *(["--dkms"] if has_dkms else []), "--no-nouveau-check", *kind]
 
@@ -158,12 +159,12 @@ def outdated_record(host: Host) -> str | None:
 
 def versions_present(host: Host) -> set[str]:
     """Return the versions of the loaded module, the library and the module files of a host."""
-    driver = host["driver"]
+    driver = nvidia_driver(host)
     return {driver[name] for name in ("loaded", "library", "on_disk", "on_disk_next") if driver.get(name)}
 
 
 def _settled(host: Host) -> dict[str, str | None]:
-    record, driver = read_record(host), host["driver"]
+    record, driver = read_record(host), nvidia_driver(host)
     version, present = record["pending"], versions_present(host)
     built = version in (driver["on_disk"], driver["on_disk_next"])
     if version and driver["runfile"] and driver["library"] == version and built:

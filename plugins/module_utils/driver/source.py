@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     source_change,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, origin
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
@@ -32,12 +33,12 @@ def installed(host: Host, platform: dict | None) -> str | None:
     source, is_known = _of_packages(host, platform)
     if source or is_known:
         return source or "preinstalled"
-    if host["driver"]["runfile"]:
+    if nvidia_driver(host)["runfile"]:
         return "runfile"
-    if host["driver"]["library"] or host["driver"]["on_disk"]:
+    if nvidia_driver(host)["library"] or nvidia_driver(host)["on_disk"]:
         return "preinstalled"
     # On an unknown platform, the files of the loaded module's driver may be in a directory that is not searched.
-    return "preinstalled" if host["driver"]["loaded"] and (platform is None or not is_only_loaded(host)) else None
+    return "preinstalled" if nvidia_driver(host)["loaded"] and (platform is None or not is_only_loaded(host)) else None
 
 
 def _of_packages(host: Host, platform: dict | None) -> tuple[str | None, bool]:
@@ -63,7 +64,7 @@ def is_only_loaded(host: Host) -> bool:
 
     A driver that runs in a container also has no module on disk, but the search finds its libraries.
     """
-    driver = host["driver"]
+    driver = nvidia_driver(host)
     on_disk = any(entry["nvidia_module"] for entry in host["kernel"]["kernels"])
     return bool(driver["loaded"]) and not (driver["library_path"] or driver["library"] or driver["on_disk"] or on_disk)
 
@@ -74,7 +75,7 @@ def choose(case: Case, installed: str | None) -> str:
     if requested == "preinstalled" and installed is None:
         found = "no libnvidia-ml.so.1, no kernel module and no package"
         if is_only_loaded(case.host):
-            found = f"the kernel still has module {case.host['driver']['loaded']} loaded, but its files are gone"
+            found = f"the kernel still has module {nvidia_driver(case.host)['loaded']} loaded, but its files are gone"
         elif driver_membership.has_only_kmps(case.host, case.platform):
             found = "kernel modules are installed, but no libnvidia-ml.so.1"
         raise Refused(
@@ -83,7 +84,7 @@ def choose(case: Case, installed: str | None) -> str:
         )
     if installed is None and is_only_loaded(case.host) and case.result.node_version is None:
         case.result.reasons.append(
-            f"module {case.host['driver']['loaded']} is loaded, but the files of its driver are gone; the loaded "
+            f"module {nvidia_driver(case.host)['loaded']} is loaded, but the files of its driver are gone; the loaded "
             "module is ignored"
         )
     is_install = requested in ("distribution", "nvidia", "runfile")
@@ -225,7 +226,7 @@ def _is_of_unknown_origin(host: Host, platform: dict | None) -> bool:
     record = packages_record.read(host, packages_record.DRIVER)
     if (record["packages"] and not packages_record.is_abandoned(host, packages_record.DRIVER)) or record["pending"]:
         return False
-    versions = {host["driver"][name] for name in ("loaded", "library", "on_disk")}
+    versions = {nvidia_driver(host)[name] for name in ("loaded", "library", "on_disk")}
     sources = ((platform or {}).get("sources") or {}).values()
     # Prebuilt modules have their kernel's version.
     return not any(
@@ -238,7 +239,7 @@ def _is_of_unknown_origin(host: Host, platform: dict | None) -> bool:
 
 
 def _unknown_origin(case: Case, requested: str) -> str:
-    driver = case.host["driver"]
+    driver = nvidia_driver(case.host)
     parts = (("loaded", "a loaded kernel module"), ("library", "libraries"), ("on_disk", "a kernel module on disk"))
     found = ", ".join(f"{what} ({driver[name]})" for name, what in parts if driver[name])
     return (

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def removal(host: Host, installed: str | None) -> str:
     record = packages_record.read(host, packages_record.DRIVER)
     if record["packages"] and not packages_record.is_abandoned(host, packages_record.DRIVER):
         return "remove the installed driver with nvidia_driver_state absent"
-    if host["driver"]["runfile"]:
+    if nvidia_driver(host)["runfile"]:
         return "remove the installed driver with 'nvidia-uninstall'"
     tool = host["os"]["package_manager"] or "the tool that installed it"
     return (

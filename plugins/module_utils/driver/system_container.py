@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import sourc
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import pattern
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, Resolution, Window
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def pinned(host: Host, request: Request) -> Request:
     """Return the request for the version that the node has loaded, without settings of kernel modules."""
     defaults = Request()
     of_node = {name: getattr(defaults, name) for name in _OF_NODE}
-    version = host["driver"]["loaded"] or ""
+    version = nvidia_driver(host)["loaded"] or ""
     return dataclasses.replace(
         request, version=version, branch="", minimum_version="", fabric_manager="disabled", imex=False, **of_node
     )
@@ -85,7 +86,7 @@ def _marks(data: dict) -> list[dict]:
 
 def resolve(host: Host, request: Request, platform: dict | None, result: Resolution) -> None:
     """Choose the packages, or keep libraries that already have the version of the node."""
-    loaded = host["driver"]["loaded"]
+    loaded = nvidia_driver(host)["loaded"]
     _check_request(request, loaded)
     if not loaded:
         raise Refused(
@@ -94,7 +95,7 @@ def resolve(host: Host, request: Request, platform: dict | None, result: Resolut
         )
     result.node_version = loaded
     result.branch = loaded.partition(".")[0]
-    result.flavor = host["driver"]["kernel_module_flavor"]
+    result.flavor = nvidia_driver(host)["kernel_module_flavor"]
     result.reasons.append(f"user space of driver {loaded}, which the node has loaded: {_HERE}")
     _report_settings_of_node(request, result)
     window = Window(0, None, "", "")
@@ -162,7 +163,7 @@ def _report_settings_of_node(request: Request, result: Resolution) -> None:
 
 def _adopt(case: Case, loaded: str, installed: str | None) -> None:
     """Keep libraries that no package manager source of this role provides, such as those that LXD mounts."""
-    library = case.host["driver"]["library"]
+    library = nvidia_driver(case.host)["library"]
     if library != loaded:
         found = f"the installed libraries have version {library}" if library else "it has no driver libraries"
         tool = "NVIDIA's installer (--no-kernel-module)" if installed == "runfile" else "the tool that installed them"

@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
     NoVersion,
     Resolution,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -29,12 +30,12 @@ def installed_version(host: Host) -> str | None:
 
     In this order, because programs load the library, and the next boot loads the modules on disk.
     """
-    return host["driver"]["library"] or host["driver"]["on_disk"] or host["driver"]["loaded"]
+    return nvidia_driver(host)["library"] or nvidia_driver(host)["on_disk"] or nvidia_driver(host)["loaded"]
 
 
 def version_in_use(host: Host) -> str | None:
     """Return the driver version that programs can use now: of the loaded module, else of the installed driver."""
-    return host["driver"]["loaded"] or installed_version(host)
+    return nvidia_driver(host)["loaded"] or installed_version(host)
 
 
 def older(host: Host, minimum: str) -> bool:

@@ -25,6 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
     version_key,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -138,7 +139,7 @@ def plan(
 def without_cdi(host: Host, request: Request, platforms: dict[str, t.Any], version: str | None) -> list[str]:
     """Say that this Docker gives no GPUs to containers through CDI, and which variables change that."""
     first = FIRST_DOCKER_WITH_CDI
-    if request.name != "docker" or not host.get("nvidia", {}).get("gpus"):
+    if request.name != "docker" or not nvidia_group(host)["gpus"]:
         return []
     if not version or version_key(version) >= version_key(first):
         return []

@@ -9,7 +9,14 @@ import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import amd_gpus, generations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import AMD, GAUDI, INTEL, NEURON, NVIDIA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import (
+    AMD,
+    GAUDI,
+    INTEL,
+    NEURON,
+    NVIDIA,
+    VENDORS,
+)
 
 _VENDORS = {
     "0x10de": NVIDIA,
@@ -57,21 +64,35 @@ def pick(functions: list[dict], root: str | None = None) -> list[dict]:
     return found
 
 
-def drivers(root: str, found: list[dict], kernels: list[str]) -> dict[str, dict]:
-    """Return the kernel modules for the accelerators that were found, except NVIDIA's.
+def groups(
+    root: str, found: list[dict], kernel: str, kernels: list[str], records: dict[str, dict]
+) -> dict[str, dict | None]:
+    """Return the accelerators by vendor, with the driver and the kernel module of each vendor except NVIDIA.
 
-    For each module: whether it is `loaded`, its `version`, and the `kernels` that it is installed for.
+    `found`: from `pick`. `kernel`: the running one. `kernels`: all of the host. `records`: what else was read, by
+    vendor. A vendor without devices is None.
     """
-    vendors = {item["vendor"] for item in found}
-    return {
-        name: {
-            "loaded": exists(root, f"/sys/module/{name}"),
-            "version": (read_text(root, f"/sys/module/{name}/version") or "").strip() or None,
-            "kernels": [kernel for kernel in kernels if has_module(root, kernel, name)],
-        }
-        for vendor, name in _MODULES.items()
-        if vendor in vendors
+    result: dict[str, dict | None] = dict.fromkeys(VENDORS)
+    for vendor in VENDORS:
+        devices = [item for item in found if item["vendor"] == vendor]
+        if devices and vendor != NVIDIA:
+            group = _group(root, devices, _MODULES.get(vendor), kernel, kernels)
+            result[vendor] = {**group, "record": records.get(vendor)}
+    return result
+
+
+def _group(root: str, devices: list[dict], name: str | None, kernel: str, kernels: list[str]) -> dict:
+    if name is None:
+        return {"devices": devices, "driver": {"loaded": None}, "module": None}
+    module = {
+        "name": name,
+        "loaded": exists(root, f"/sys/module/{name}"),
+        "version": (read_text(root, f"/sys/module/{name}/version") or "").strip() or None,
+        "kernels": [release for release in kernels if has_module(root, release, name)],
     }
+    # A module of the kernel itself has no version of its own.
+    version = module["version"] or kernel
+    return {"devices": devices, "driver": {"loaded": version if module["loaded"] else None}, "module": module}
 
 
 def has_module(root: str, kernel: str, name: str) -> bool:

@@ -68,11 +68,9 @@ def computing(root: str) -> dict[str, bool]:
 def computes(function: dict, known: dict[str, bool]) -> bool:
     """Return whether a display adapter of AMD is a GPU that computes, and not graphics of a CPU.
 
-    `known`: from `computing`. It has each GPU that the kernel module drives. Without the module, only the model tells
-    it. The GPU of an MI300A shares its package with a CPU, but is a GPU for computing.
+    `known`: from `computing`. It tells whether a GPU of an unknown model computes while the kernel module drives it. A
+    GPU of a known model counts even if it has a fault, so that a role can name the fault.
     """
-    is_model = function["device_id"] in MODELS
-    if function["kernel_driver"] != DRIVER:
-        return is_model
-    has_cpu = known.get(function["address"].rpartition(".")[0])
-    return has_cpu is not None and (is_model or not has_cpu)
+    if function["device_id"] in MODELS:
+        return True
+    return function["kernel_driver"] == DRIVER and known.get(function["address"].rpartition(".")[0]) is False

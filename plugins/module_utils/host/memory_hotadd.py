@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group
 
 # A file of the same name in /etc overrides the distribution's file.
 _DISTRIBUTION, _OURS, _NAMES = "/usr/lib/udev/rules.d", owned.UDEV_RULES_DIRECTORY, owned.UDEV_RULES
@@ -28,7 +29,7 @@ _SETTING = "nvidia_driver_memory_hotadd_override"
 
 def has_system_memory(host: dict) -> bool:
     """Return whether the memory of a GPU on this host is also system memory."""
-    arch, ids = host["os"]["arch"], host["nvidia"]["device_ids"]
+    arch, ids = host["os"]["arch"], nvidia_group(host)["device_ids"]
     # On POWER9, this applies to every supported GPU.
     return arch == "ppc64le" or (arch == "aarch64" and any(device in _SHARED_ADDRESS_SPACE for device in ids))
 

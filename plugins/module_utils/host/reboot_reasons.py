@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
 
 _FLAG_FILES = ("/run/reboot-required", "/var/run/reboot-required", "/run/reboot-needed")
@@ -43,7 +44,7 @@ def boot_time(root: str) -> int | None:
 
 def reasons(host: dict) -> list[dict]:
     """Return the reasons for a reboot as `id`, `text` and `driver` (whether the GPU driver is the cause)."""
-    driver = host["driver"]
+    driver = nvidia_driver(host)
     running = host["kernel"]["running"]
     loaded, library, on_disk = driver["loaded"], driver["library"], driver["on_disk"]
     found: list[dict] = []
@@ -82,7 +83,7 @@ def reasons(host: dict) -> list[dict]:
         if foreign[name]["bound"] and (on_disk or driver["on_disk_next"]):
             devices = ", ".join(foreign[name]["bound"])
             add(f"{name}_bound", f"{name} is bound to {devices}; only a reboot can unbind it")
-    if host["nvidia"]["gpus"] and not loaded and not on_disk and driver["on_disk_next"]:
+    if nvidia_group(host)["gpus"] and not loaded and not on_disk and driver["on_disk_next"]:
         add(
             "module_for_next_kernel_only",
             f"the driver's module is built for kernel {host['kernel']['next_boot']}, which boots next, but not for the "

@@ -17,7 +17,21 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_contain
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
 
-def nvidia(root: str, functions: list[dict], variant: str | None = None) -> dict:
+def nvidia(root: str, functions: list[dict], host: dict, run: Run) -> dict:
+    """Return NVIDIA's devices, driver and kernel module. `host`: the observation with its platform and its kernels."""
+    loaded = driver(root, host["kernel"], run)
+    module = {
+        "name": "nvidia",
+        "loaded": loaded["loaded"] is not None,
+        "version": loaded["loaded"],
+        "kernels": [entry["release"] for entry in host["kernel"]["kernels"] if entry["nvidia_module"]],
+    }
+    found = [item for item in accelerators.pick(functions) if item["vendor"] == "nvidia"]
+    hardware = _hardware(root, functions, host["os"]["variant"])
+    return {"devices": found, "driver": loaded, "module": module, **hardware}
+
+
+def _hardware(root: str, functions: list[dict], variant: str | None) -> dict:
     devices = [function for function in functions if function["vendor_id"] == pci.NVIDIA_VENDOR_ID]
     own = [function for function in devices if not pci.is_for_guests(function)]
     guests = [function for function in devices if pci.is_for_guests(function)]

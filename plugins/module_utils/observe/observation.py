@@ -188,10 +188,7 @@ def observe(
         "os": system,
         "uid": os.geteuid(),
         "identity": _identity(root),
-        "accelerators": found,
-        "accelerator_drivers": accelerators.drivers(root, found, releases),
-        "accelerator_records": accelerator_records.read(root, found, run),
-        "nvidia": devices.nvidia(root, functions, system["variant"]),
+        "accelerators": accelerators.groups(root, found, kernel, releases, accelerator_records.read(root, found, run)),
         "kernel": kernels,
         "dkms": host_kernels.dkms(root),
         "secure_boot": host_secure_boot.read(root),
@@ -212,17 +209,19 @@ def observe(
     }
     unknown = [name for name in packages or [] if not installed.is_installed(cast("Host", host), name)]
     host["provided"] = installed.providers(root, system["package_manager"], unknown, run)
-    host["driver"] = devices.driver(root, host["kernel"], run)
+    host["accelerators"]["nvidia"] = devices.nvidia(root, functions, host, run)
     # An LXC guest has the kernel of its node.
     is_guest = system["variant"] == system_container.VARIANT
-    host["initramfs"] = [] if is_guest else initramfs.read(root, host["kernel"], host["driver"], run)
+    host["initramfs"] = (
+        [] if is_guest else initramfs.read(root, host["kernel"], host["accelerators"]["nvidia"]["driver"], run)
+    )
     host["package_origins"] = package_origins.read(
         root, system["package_manager"], state["details"], state["signed"], run
     )
     host["python"] = python
     host["root_python"] = root_python.find(root, python)
     host["nvml_binding"] = nvml_binding
-    host["holders"] = gpu_users.holders(root) if host["driver"]["loaded"] else []
+    host["holders"] = gpu_users.holders(root) if host["accelerators"]["nvidia"]["driver"]["loaded"] else []
     daemon_files = [host["files"][path] for path in (observe_engines.DAEMON_JSON, observe_engines.DAEMON_JSON_RECORD)]
     daemon_json = observe_engines.daemon_json(root, *daemon_files, run)
     host["docker_daemon_json"] = masking.masked_tree(daemon_json)
@@ -250,16 +249,16 @@ def observe(
     cdi_directories = [*cdi_staleness.DIRECTORIES, *docker.get("cdi_spec_dirs", ()), *podman_config.configured(root)]
     specs = cdi_staleness.observed(root, cdi_directories)
     host["cdi_specs"] = [{**spec, "nodes": observed_nodes.of_specification(root, spec["path"])} for spec in specs]
-    has_others = host["accelerator_records"] or any(
+    has_others = any(group and group.get("record") for group in host["accelerators"].values()) or any(
         host["files"][path]["exists"] for path in owned.ACCELERATOR_CDI_PROGRAMS.values()
     )
     host["accelerator_specs"] = accelerator_records.specifications(root, cdi_directories) if has_others else []
-    host["cdi_nodes"] = observed_nodes.of_host(root, host["nvidia"]["gpus"]) if specs else None
+    host["cdi_nodes"] = observed_nodes.of_host(root, host["accelerators"]["nvidia"]["gpus"]) if specs else None
     host["cri_files"] = cri_files.read(root)
     texts = [*host["cri_files"]["containerd"].values(), *host["cri_files"]["crio"].values()]
     texts += [*observe_engines.runtime_programs(daemon_json)]
     host["nvidia_runtimes"] = nvidia_runtimes.read(root, texts, run)
-    version = host["driver"]["loaded"] or host["driver"]["on_disk"]
+    version = host["accelerators"]["nvidia"]["driver"]["loaded"] or host["accelerators"]["nvidia"]["driver"]["on_disk"]
     host["driver_volume"] = predict_volume(version) if predict_volume else None
     host["apt"] = repositories.apt(root, system, run) if system["package_manager"] == "apt" else None
     host["repositories"] = repositories.rpm_repositories(root) if system["package_manager"] in ("dnf", "zypper") else []

@@ -12,6 +12,7 @@ import sys
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state, standalone
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
 
 
@@ -28,6 +29,6 @@ def main(given: dict) -> None:
     options["files"] = [os.path.expanduser(os.path.expandvars(path)) for path in options["files"]]
     host = observe_call.observe(options, check_mode=given["check_mode"], find=process_state.find, run=standalone.run)
     result = {"host": host}
-    if given["facts"] and host["driver"]["loaded"]:
+    if given["facts"] and nvidia_driver(host)["loaded"]:
         result["facts"] = facts_call.result(given["facts"], standalone.run)
     standalone.finish(result)

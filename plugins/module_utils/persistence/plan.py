@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 
@@ -100,9 +101,12 @@ def plan(
     whose persistence mode is off. `driver_brings` names packages that role nvidia_driver installs in the same run.
     """
     is_guest = host["os"].get("variant") == VARIANT
-    result = Plan(wanted=bool(host["nvidia"]["gpus"]) and not is_guest, retries=-(-request.timeout // QUERY_INTERVAL))
+    result = Plan(
+        wanted=bool(nvidia_group(host)["gpus"]) and not is_guest,
+        retries=-(-request.timeout // QUERY_INTERVAL),
+    )
     if not result.wanted:
-        excluded, assigned = (host["nvidia"].get(name) for name in ("gpus_excluded", "gpus_of_guests"))
+        excluded, assigned = (nvidia_group(host).get(name) for name in ("gpus_excluded", "gpus_of_guests"))
         result.reason = "all GPUs are assigned to virtual machines" if assigned else "this host has no NVIDIA GPU"
         result.reason = "NVreg_ExcludedGpus excludes all GPUs" if excluded else result.reason
         result.reason = "this host is an LXC guest, and the daemon runs on its node" if is_guest else result.reason
@@ -119,7 +123,7 @@ def plan(
     # An interrupted run may have written the files but not reloaded systemd.
     unread = bool(service.get("need_daemon_reload")) and _has_own_files(host, service)
     result.reload = bool(result.files) or unread
-    loaded = bool(host["driver"]["loaded"])
+    loaded = bool(nvidia_driver(host)["loaded"])
     has_file = UNIT_FILE in result.files or (is_masked and _has_unit_file(host))
     has_unit = service.get("load_state") == "loaded" or bool(missing) or has_file
     has_systemd = bool(host["services"]) and has_unit
@@ -146,7 +150,7 @@ def _is_enabled(service: dict[str, t.Any], result: Plan) -> bool:
 def _changes(result: Plan, host: Host) -> list[str]:
     files = [f"{'remove' if content is None else 'write'} {path}" for path, content in result.files.items()]
     starts = [verb for verb, wanted in (("enable", result.enable), ("start", result.start)) if wanted]
-    restart = f" and restart {UNIT}" if host["driver"]["loaded"] else ""
+    restart = f" and restart {UNIT}" if nvidia_driver(host)["loaded"] else ""
     names = ", ".join(name.partition("=")[0] for name in result.packages)
     return [
         *([f"install {names}"] if names else []),
@@ -161,7 +165,7 @@ def _changes(result: Plan, host: Host) -> list[str]:
 
 def _missing_packages(host: Host, packages: t.Mapping[str, list[str]], driver_brings: t.Collection[str]) -> list[str]:
     """Return the missing packages of the daemon; none if the driver did not come from packages or has its own unit."""
-    driver = host["driver"]
+    driver = nvidia_driver(host)
     if driver["runfile"] or driver.get("prefix"):
         return []
     wanted = list(packages.get(host["os"]["key"] or "", []))
@@ -226,7 +230,7 @@ def _files(host: Host, service: dict[str, t.Any], result: Plan) -> dict[str, str
         wanted[DROP_IN_FILE] = drop_in(text, USER if USER in (host.get("daemon_users") or []) else None)
     elif service.get("load_state") in (None, "not-found", "masked") or service.get("fragment_path") == UNIT_FILE:
         is_own = (observed_files.content(host, UNIT_FILE) or "").startswith(_HEADER)
-        has_program = host["driver"]["runfile"] or is_own
+        has_program = nvidia_driver(host)["runfile"] or is_own
         # A mask is a link to an empty file.
         is_free = observed_files.content(host, UNIT_FILE) is None or _is_mask(host)
         if has_program and (is_own or is_free):
@@ -294,7 +298,7 @@ def drop_in(unit: str, user: str | None = None) -> str | None:
 def _reason(result: Plan, host: Host, service: dict[str, t.Any], brought: list[str]) -> str:
     if brought:
         return f"role nvidia_driver installs the daemon with the driver ({', '.join(brought)})"
-    if not host["driver"]["loaded"]:
+    if not nvidia_driver(host)["loaded"]:
         return "no NVIDIA driver is loaded, so the daemon is not started"
     if result.unmask:
         return "the unit of the daemon is masked"

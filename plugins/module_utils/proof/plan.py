@@ -12,6 +12,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record
 
 if t.TYPE_CHECKING:
@@ -60,7 +61,7 @@ def plan(host: Host, names: list[str], image: str, isolations: list[str], *, upc
 
 def obstacle(host: Host, facts: t.Mapping[str, t.Any] | None = None) -> str | None:
     """Return why containers cannot see GPUs yet, or None. `facts`: the GPU facts, None if they were not read."""
-    if not host["driver"]["loaded"]:
+    if not nvidia_driver(host)["loaded"]:
         return "no NVIDIA driver is loaded"
     if any(reason["driver"] for reason in host["reboot_reasons"]):
         return "a reboot is required for the driver"

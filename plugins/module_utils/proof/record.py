@@ -13,6 +13,7 @@ import json
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_file, docker_runtime
 
 if t.TYPE_CHECKING:
@@ -43,8 +44,8 @@ def key(host: Host, engines: t.Iterable[str], image: str) -> dict[str, str]:
     specifications = sorted(f"{spec['path']} {spec.get('digest')}" for spec in host["cdi_specs"])
     found = {
         "boot": host["identity"]["boot"],
-        "driver": host["driver"]["loaded"] or "",
-        "gpus": " ".join(sorted(host["nvidia"]["gpus"])),
+        "driver": nvidia_driver(host)["loaded"] or "",
+        "gpus": " ".join(sorted(nvidia_group(host)["gpus"])),
         "toolkit": toolkit["version"] or "",
         "specifications": _digest("\n".join(specifications)) if specifications else "",
         "configuration": _digest(observed_files.content(host, config_file.PATH) or ""),

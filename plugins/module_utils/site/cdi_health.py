@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.comparison import Comparison
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
 
 if t.TYPE_CHECKING:
@@ -27,7 +28,13 @@ def problems(host: Host, facts: dict[str, t.Any]) -> list[str]:
         path, ours = spec["path"], spec["ours"]
         remedy = f"systemctl restart {cdi_refresh.SERVICE}" if staleness.real(path) == written else None
         text = (
-            staleness.stale_message(path, spec["driver_versions"], host["driver"]["loaded"], ours=ours, command=remedy)
+            staleness.stale_message(
+                path,
+                spec["driver_versions"],
+                nvidia_driver(host)["loaded"],
+                ours=ours,
+                command=remedy,
+            )
             or staleness.changed_message(path, spec["uuids"], observed_nodes.uuids(facts), ours=ours, command=remedy)
             or _different(host, facts, spec, remedy)
         )

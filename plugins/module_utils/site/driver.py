@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver_disruptions
 
 if TYPE_CHECKING:
@@ -63,8 +64,8 @@ def present(
         verifies = can_verify and observed_files.exists(host, owned.DRIVER_UNVERIFIED_MARKER)
     interrupts = driver_disruptions.of_present(host, request, result, decision, is_controller=is_controller)
     report = {
-        "version": host["driver"]["loaded"] or host["driver"]["library"],
-        "flavor": host["driver"]["kernel_module_flavor"] or result.flavor,
+        "version": nvidia_driver(host)["loaded"] or nvidia_driver(host)["library"],
+        "flavor": nvidia_driver(host)["kernel_module_flavor"] or result.flavor,
         "source": result.source,
         "reasons": [*result.reasons, *(reboot.notes(host) if result.action != "none" else [])],
         "reboot_required_reasons": decision["reasons"],
@@ -105,7 +106,7 @@ def _build_command(host: Host, result: Plan) -> str | None:
 
 def _next_loaded(host: Host, request: Request, result: Plan, installs: bool, reboots: bool) -> str | None:
     """Return the driver version that will be loaded after the role."""
-    driver = host["driver"]
+    driver = nvidia_driver(host)
     if request.activate and installs:
         return result.version or driver["loaded"]
     if "nvidia" in result.todo.modules["load"]:
@@ -149,8 +150,8 @@ def removal(host: Host, platform: dict | None) -> dict[str, Any]:
     """Return the plan that removes the driver, with the report."""
     result = driver_removal.plan(host, platform_data.complete(platform, host["os"]))
     report = {
-        "version": host["driver"]["loaded"] or host["driver"]["library"],
-        "flavor": host["driver"]["kernel_module_flavor"],
+        "version": nvidia_driver(host)["loaded"] or nvidia_driver(host)["library"],
+        "flavor": nvidia_driver(host)["kernel_module_flavor"],
         "source": result["source"],
         "reasons": result["reasons"],
         "reboot_required_reasons": host["reboot_required_reasons"],

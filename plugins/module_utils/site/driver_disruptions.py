@@ -23,6 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -41,7 +42,9 @@ def of_present(
     if result.reloads:
         daemons = module_loading.daemons(host)
         stops = f" (stopped meanwhile: {', '.join(daemons)})" if daemons else ""
-        found.append(Disruption(DRIVER_RELOAD, f"another driver than the loaded {host['driver']['loaded']}{stops}"))
+        found.append(
+            Disruption(DRIVER_RELOAD, f"another driver than the loaded {nvidia_driver(host)['loaded']}{stops}")
+        )
     changes_driver = bool(result.todo.transaction.install or result.todo.runfile or result.todo.build)
     predicted = _predicted_reboot(host, request, result) if changes_driver else None
     if predicted:
@@ -75,7 +78,7 @@ def _predicted_reboot(host: Host, request: Request, result: Plan) -> Disruption 
     kernels = [name for name in result.todo.transaction.install if name.startswith(_KERNEL)]
     if kernels:
         return Disruption(REBOOT, f"the run installs a kernel ({', '.join(kernels)})", POSSIBLE)
-    if not host["driver"]["loaded"]:
+    if not nvidia_driver(host)["loaded"]:
         running, upcoming = host["kernel"]["running"], host["kernel"]["next_boot"]
         if running != upcoming:
             text = f"kernel {running} is running, but the modules may be only for {upcoming}, which boots next"

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
+
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
@@ -77,8 +80,8 @@ def _accelerators(host: Host, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the GPUs and accelerators by vendor and model. The facts of a loaded NVIDIA driver have names."""
     names = {gpu["pci_bus_id"]: gpu.get("name") for gpu in facts.get("nvidia_gpus") or []}
     counts: Counter[tuple[str, str | None]] = Counter()
-    for found in host["accelerators"]:
-        if found["vendor"] == "nvidia" and found["address"] not in host["nvidia"]["gpus"]:
+    for found in vendors.devices(host):
+        if found["vendor"] == "nvidia" and found["address"] not in nvidia_group(host)["gpus"]:
             continue  # assigned to a virtual machine or excluded
         counts[found["vendor"], names.get(found["address"]) or found["generation"]] += 1
     return [
@@ -90,13 +93,14 @@ def _accelerators(host: Host, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _drivers(host: Host) -> list[dict[str, Any]]:
     """Return the drivers of the vendors. A driver that is installed but not loaded has `loaded: false`."""
     found = []
-    nvidia = host["driver"]
+    nvidia = nvidia_driver(host)
     version = nvidia["loaded"] or nvidia["library"] or nvidia["on_disk"]
     if version:
         found.append({"name": "nvidia", "version": version, "loaded": nvidia["loaded"] is not None})
-    for name, module in host["accelerator_drivers"].items():
-        if module["loaded"] or module["kernels"]:
-            found.append({"name": name, "version": module["version"], "loaded": module["loaded"]})
+    for vendor, group in host["accelerators"].items():
+        module = group["module"] if group and vendor != "nvidia" else None
+        if module and (module["loaded"] or module["kernels"]):
+            found.append({"name": module["name"], "version": module["version"], "loaded": module["loaded"]})
     return found
 
 

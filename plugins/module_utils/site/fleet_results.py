@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health, health_settings
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.fleet import (
     FAILED,
@@ -54,11 +55,11 @@ def of_verify(variables: Mapping[str, Any], *, works: bool) -> FleetResult:
 
 def _health(variables: Mapping[str, Any], host: Any, facts: Mapping[str, Any]) -> dict[str, list[str]] | None:
     """Return the problems and notes of a host after playbook site, or None if the run did not read its GPUs."""
-    if variables.get("nvidia_driver_state") == "absent" and host["nvidia"]["gpus"]:
+    if variables.get("nvidia_driver_state") == "absent" and nvidia_group(host)["gpus"]:
         removed = "The NVIDIA driver is not installed, because nvidia_driver_state is absent."
         return {"problems": [], "notes": [removed]}
-    if host["nvidia"]["gpus"] and "nvidia_gpu_state" not in facts:
-        if host["driver"]["loaded"]:
+    if nvidia_group(host)["gpus"] and "nvidia_gpu_state" not in facts:
+        if nvidia_driver(host)["loaded"]:
             return None
         facts = {"nvidia_gpu_state": "no_driver", "nvidia_gpu_state_reason": "No NVIDIA driver is loaded."}
     try:

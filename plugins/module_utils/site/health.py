@@ -12,6 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import ca
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json as docker_daemon_json
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, runfile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import uvm_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers
@@ -58,7 +59,7 @@ def judge(
     problems: list[str] = []
     notes: list[str] = []
     problems += _number_of_gpus(host, expected_gpus)
-    if host["nvidia"]["gpus"]:
+    if nvidia_group(host)["gpus"]:
         problems += _gpus(host, facts)
         problems += _links(facts, pcie_width)
         problems += _driver(host)
@@ -82,12 +83,12 @@ def judge(
     for reason in host["reboot_reasons"]:
         (problems if reason["driver"] else notes).append(f"A reboot is required: {reason['text']}")
     # Other vendors' accelerators explain why the host is in the target group.
-    if expected_gpus is None and not host["nvidia"]["gpus"] and not _has_other_accelerators(host):
+    if expected_gpus is None and not nvidia_group(host)["gpus"] and not _has_other_accelerators(host):
         notes.append(_no_gpus(host))
     notes += _excluded(host)
     notes += _unknown_licenses(facts)
     notes += leftovers.notes(host, migrates=(toolkit or toolkit_request.Request()).migrate)
-    notes += registered_runtimes.foreign(host) if host["nvidia"]["gpus"] else []
+    notes += registered_runtimes.foreign(host) if nvidia_group(host)["gpus"] else []
     notes += _narrow_links(facts, pcie_width)
     notes += _notes(host, facts)
     return {"problems": [_sentence(text) for text in problems], "notes": [_sentence(text) for text in notes]}
@@ -99,13 +100,13 @@ def _sentence(text: str) -> str:
 
 def _number_of_gpus(host: Host, expected: int | None) -> list[str]:
     """Compare the number of GPUs on the PCI bus. A GPU that is missing there has no other symptom."""
-    count = len(host["nvidia"]["gpus"])
+    count = len(nvidia_group(host)["gpus"])
     if expected is None or count == expected:
         return []
     text = f"This host has {_counted(count)}{_and_others(host)}, but verify_expected_gpus is {expected}."
     if count > expected:
         return [f"{text} Correct the variable."]
-    if count + len(host["nvidia"].get("gpus_excluded", [])) == expected:
+    if count + len(nvidia_group(host).get("gpus_excluded", [])) == expected:
         return [
             f"{text} The variable does not count excluded GPUs. Correct it, or remove module option "
             "NVreg_ExcludedGpus and reboot."
@@ -118,7 +119,7 @@ def _number_of_gpus(host: Host, expected: int | None) -> list[str]:
 
 
 def _has_other_accelerators(host: Host) -> bool:
-    return any(found["vendor"] != "nvidia" for found in host.get("accelerators", []))
+    return any(group for vendor, group in host["accelerators"].items() if vendor != "nvidia")
 
 
 def _no_gpus(host: Host) -> str:
@@ -132,13 +133,13 @@ def _no_gpus(host: Host) -> str:
 def _and_others(host: Host) -> str:
     """Name the GPUs on the bus that this host cannot use."""
     kinds = (("gpus_of_guests", "assigned to virtual machines"), ("gpus_excluded", "excluded by NVreg_ExcludedGpus"))
-    counts = [(len(host["nvidia"].get(name, [])), text) for name, text in kinds]
+    counts = [(len(nvidia_group(host).get(name, [])), text) for name, text in kinds]
     others = [f"{_counted(count)} {text}" for count, text in counts if count]
     return f" besides {' and '.join(others)}" if others else ""
 
 
 def _excluded(host: Host) -> list[str]:
-    addresses = host["nvidia"].get("gpus_excluded", [])
+    addresses = nvidia_group(host).get("gpus_excluded", [])
     if not addresses:
         return []
     return [
@@ -157,7 +158,7 @@ def _gpus(host: Host, facts: dict[str, t.Any]) -> list[str]:
         return [f"The GPUs are not ready ({state}): {facts.get('nvidia_gpu_state_reason')}"]
     gpus = facts["nvidia_gpus"]
     found = []
-    own = host["nvidia"]["gpus"]
+    own = nvidia_group(host)["gpus"]
     visible = {gpu["pci_bus_id"] for gpu in gpus}
     missing = [address for address in own if address not in visible]
     if missing:
@@ -248,7 +249,7 @@ def _key(host: Host, last: proof_record.Record) -> dict[str, str]:
 
 
 def _driver(host: Host) -> list[str]:
-    driver, kernel = host["driver"], host["kernel"]
+    driver, kernel = nvidia_driver(host), host["kernel"]
     if _is_guest(host):
         return _driver_of_guest(driver)
     upcoming, library = driver["on_disk_next"], driver["library"]

@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observe
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     cdi_refresh,
     compatibility,
@@ -40,7 +41,7 @@ def missing(host: Host, facts: t.Mapping[str, t.Any], toolkit: Request) -> list[
     """
     found = _boot_modules(host)
     engines = {name: seen.get("version") for name, seen in host["engines"].items() if seen["package"]}
-    if toolkit.state == "absent" or not engines or not host["driver"]["loaded"]:
+    if toolkit.state == "absent" or not engines or not nvidia_driver(host)["loaded"]:
         return found
     if toolkit.wrapper and "docker" in engines and (text := wrapper_file.missing(host)):
         found.append(f"{text}. {_SITE}")
@@ -63,7 +64,7 @@ def _boot_modules(host: Host) -> list[str]:
     """Report the file without which no module of an installed driver is loaded at boot."""
     # Role nvidia_driver writes the file for a driver that it installed.
     file = host["files"].get(owned.MODULES_LOAD) or {"exists": True}
-    is_installed = observed_files.exists(host, owned.DRIVER_RECORD) and host["driver"]["on_disk"]
+    is_installed = observed_files.exists(host, owned.DRIVER_RECORD) and nvidia_driver(host)["on_disk"]
     if file["exists"] or not is_installed:
         return []
     return [f"{owned.MODULES_LOAD} is missing, so nvidia_uvm is not loaded at the next boot. {_SITE}"]
@@ -90,7 +91,7 @@ def _runtimes(host: Host, engines: t.Mapping[str, str | None], toolkit: Request)
 def _cdi(
     host: Host, facts: t.Mapping[str, t.Any], version: str | None, toolkit: Request, *, is_managed: bool
 ) -> list[str]:
-    driver = host["driver"]["loaded"]
+    driver = nvidia_driver(host)["loaded"]
     waits = cdi_refresh.waits(host, facts, driver)
     refresh = cdi_refresh.plan(host, version, driver, waits=waits) if is_managed else cdi_refresh.Refresh()
     if refresh.specification is not None:

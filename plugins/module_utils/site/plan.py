@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import removal as engine_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import holds
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import Request
@@ -145,7 +146,7 @@ def installs_versionlock(host: Host, parts: Mapping[str, Part]) -> bool:
 def is_driver_wanted(host: Host, values: Values) -> bool:
     """Return whether the host has GPUs for this system, and the driver is not to be removed."""
     state = driver_request.read(values.get("nvidia_driver", {})).state
-    return bool(host["nvidia"]["gpus"]) and state == "present"
+    return bool(vendors.nvidia_group(host)["gpus"]) and state == "present"
 
 
 # Parts whose plans depend on the GPU facts of a loaded driver.
@@ -155,7 +156,7 @@ _WITH_FACTS = frozenset({"nvidia_persistenced", "nvidia_container_toolkit", "con
 def needs_facts(host: Host, values: Values, parts: Mapping[str, Part]) -> bool:
     """Return whether the plan depends on the GPU facts. A driver that is to be loaded makes them worthless."""
     driver = _plan_of(parts, "nvidia_driver")
-    loaded = host["driver"]["loaded"]
+    loaded = vendors.nvidia_driver(host)["loaded"]
     if not is_driver_wanted(host, values) or driver.get("installs") or driver.get("next_loaded", loaded) != loaded:
         return False
     return (bool(_WITH_FACTS & {*parts}) and bool(loaded)) or bool(_plan_of(parts, "verify").get("applies"))
@@ -206,8 +207,8 @@ def _plan_of(parts: Mapping[str, Part], name: str) -> dict[str, Any]:
 
 def _after_driver(host: Host, driver: Mapping[str, Any]) -> Host:
     """Return the host as it will be when the driver of the plan is loaded."""
-    loaded = driver.get("next_loaded", host["driver"]["loaded"])
-    return cast("Host", {**host, "driver": {**host["driver"], "loaded": loaded}})
+    loaded = driver.get("next_loaded", vendors.nvidia_driver(host)["loaded"])
+    return cast("Host", vendors.with_nvidia_driver(host, loaded=loaded))
 
 
 def _driver(context: Context, _parts: Mapping[str, Part]) -> Part:
@@ -250,7 +251,7 @@ def _persistenced(context: Context, parts: Mapping[str, Part]) -> Part:
     if not is_driver_wanted(context.host, context.values):
         reason = (
             "nvidia_driver_state is absent"
-            if context.host["nvidia"]["gpus"]
+            if vendors.nvidia_group(context.host)["gpus"]
             else "this host has no NVIDIA GPU, or all are assigned to virtual machines"
         )
         return Part(plan=plain(persistence_plan.Plan(wanted=False, retries=0, reason=reason)), reasons=[reason])
@@ -267,7 +268,7 @@ def _persistenced(context: Context, parts: Mapping[str, Part]) -> Part:
         driver_brings=[name.partition("=")[0] for name in brought],
     )
     changes = result.changes
-    if installs and not changes and not context.host["driver"]["loaded"]:
+    if installs and not changes and not vendors.nvidia_driver(context.host)["loaded"]:
         # On some platforms, the driver's packages bring the daemon, whose unit is known only afterwards.
         changes = ["configure nvidia-persistenced.service after the driver is installed"]
         result.reason = "the packages of the driver can contain the daemon"
@@ -359,7 +360,7 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
     if not engines:
         return _idle_toolkit(host, "this host has no container engine")
     driver = _plan_of(parts, "nvidia_driver")
-    upcoming = driver.get("next_loaded", host["driver"]["loaded"])
+    upcoming = driver.get("next_loaded", vendors.nvidia_driver(host)["loaded"])
     common: dict[str, Any] = {
         "engines": engines,
         "driver": upcoming,
@@ -421,7 +422,7 @@ def _volume(context: Context, parts: Mapping[str, Part]) -> Part:
     if not is_driver_wanted(host, context.values):
         return Part(plan=options)
     driver = _plan_of(parts, "nvidia_driver")
-    upcoming = driver.get("next_loaded", host["driver"]["loaded"])
+    upcoming = driver.get("next_loaded", vendors.nvidia_driver(host)["loaded"])
     prediction = host["driver_volume"]
     # The volume of nvidia-docker 1.0 has the same name.
     migrates = (
@@ -429,13 +430,15 @@ def _volume(context: Context, parts: Mapping[str, Part]) -> Part:
         and prediction["error"]
         and _plan_of(parts, "nvidia_container_toolkit").get("migration", {}).get("volumes")
     )
-    if upcoming and (migrates or upcoming != (host["driver"]["loaded"] or host["driver"]["on_disk"])):
+    if upcoming and (
+        migrates or upcoming != (vendors.nvidia_driver(host)["loaded"] or vendors.nvidia_driver(host)["on_disk"])
+    ):
         # The prediction is for another version or another volume.
         changes = [new_volume.text(host, options, upcoming)]
         return Part(plan={**options, "changes": changes}, acts=True, changes=changes)
     if prediction is None or not upcoming:
         return Part(plan=options, reasons=["no NVIDIA driver is loaded"])
-    library = host["driver"]["library"]
+    library = vendors.nvidia_driver(host)["library"]
     if library and library != upcoming and not driver.get("installs"):
         waits = (
             f"the driver volume waits for a reboot: module {upcoming} is loaded, but the libraries have version "
@@ -486,7 +489,8 @@ def _proof(context: Context, parts: Mapping[str, Part]) -> Part:
 def _changes_of_proof(host: Host, parts: Mapping[str, Part]) -> str | None:
     """Return what the run changes that the last proof depends on, or None."""
     driver, toolkit = _plan_of(parts, "nvidia_driver"), _plan_of(parts, "nvidia_container_toolkit")
-    if driver.get("installs") or driver.get("next_loaded", host["driver"]["loaded"]) != host["driver"]["loaded"]:
+    loaded = vendors.nvidia_driver(host)["loaded"]
+    if driver.get("installs") or driver.get("next_loaded", loaded) != loaded:
         return "the run changes the driver"
     if _plan_of(parts, "container_engine").get("packages"):
         return "the run changes the container engine"

@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -112,7 +113,7 @@ def waits(host: Host, facts: t.Mapping[str, t.Any] | None, driver: str | None) -
 
     `facts`: the GPU facts, None if they were not read. `driver`: the version that is loaded or will be.
     """
-    if driver == host["driver"]["loaded"] and any(reason["driver"] for reason in host["reboot_reasons"]):
+    if driver == nvidia_driver(host)["loaded"] and any(reason["driver"] for reason in host["reboot_reasons"]):
         return "the CDI specification is written after the reboot that the driver requires"
     if mig.has_nothing(facts):
         return f"{mig.NOTHING}, so the CDI specification is not written; create MIG devices, and run the role again"

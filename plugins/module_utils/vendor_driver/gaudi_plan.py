@@ -80,7 +80,8 @@ class _Case:
 
     @property
     def driver(self) -> Mapping[str, Any]:
-        return self.host["accelerator_drivers"].get(vendors.GAUDI.module) or {}
+        group = self.host["accelerators"][vendors.GAUDI.name] or {}
+        return group.get("module") or {}
 
     @property
     def driver_package(self) -> str | None:
@@ -244,7 +245,7 @@ def _headers(host: Host) -> list[str]:
 def _load(case: _Case, result: GaudiPlan) -> None:
     driver, state = case.driver, case.state
     installs = bool(result.transaction and result.transaction.install)
-    blacklists = case.host["accelerator_records"][vendors.GAUDI.name]["blacklisted_by"]
+    blacklists = case.host["accelerators"][vendors.GAUDI.name]["record"]["blacklisted_by"]
     if driver.get("loaded"):
         # The version of the module is that of the packages with a commit instead of the build.
         loaded = driver.get("version")
@@ -291,9 +292,11 @@ def _removal(host: Host, result: GaudiPlan) -> GaudiPlan:
         *(["remove the repository and holds that this role recorded"] if result.record else []),
         *(f"remove {path}" for path in result.remove_files),
     ]
+    group = host["accelerators"][vendors.GAUDI.name]
+    is_loaded = group is not None and group["module"]["loaded"]
     if not result.changes:
         result.reasons.append("this role has not installed anything on this host")
-    elif host["accelerator_drivers"].get(vendors.GAUDI.module, {}).get("loaded"):
+    elif is_loaded:
         result.reasons.append("the loaded driver stays loaded until the next boot")
     return _finished(host, result)
 

@@ -80,7 +80,8 @@ class _Case:
 
     @property
     def driver(self) -> Mapping[str, Any]:
-        return self.host["accelerator_drivers"].get(vendors.NEURON.module) or {}
+        group = self.host["accelerators"][vendors.NEURON.name] or {}
+        return group.get("module") or {}
 
     @property
     def generations(self) -> list[str]:
@@ -136,7 +137,7 @@ def plan(
 
 def holders(host: Host) -> list[str]:
     """Return the processes and containers that hold a chip, for messages."""
-    record = host["accelerator_records"].get(vendors.NEURON.name) or {}
+    record = (host["accelerators"][vendors.NEURON.name] or {}).get("record") or {}
     texts = []
     for one in record.get("holders") or ():
         process = f"process {one['pid']} ({shown(one['command'])})" if one["pid"] else ""
@@ -299,7 +300,7 @@ def _modules_file(case: _Case, result: NeuronPlan) -> None:
 def _load(case: _Case, result: NeuronPlan) -> None:
     driver, state = case.driver, case.state
     installs = bool(result.transaction and any(item.startswith(DKMS) for item in result.transaction.install))
-    blacklists = case.host["accelerator_records"][vendors.NEURON.name]["blacklisted_by"]
+    blacklists = case.host["accelerators"][vendors.NEURON.name]["record"]["blacklisted_by"]
     if driver.get("loaded") and not installs:
         loaded = driver.get("version")
         if loaded and result.version and neuron_packages.number(loaded) != neuron_packages.number(result.version):
@@ -340,7 +341,8 @@ def _removal(host: Host, result: NeuronPlan) -> NeuronPlan:
             f"The driver cannot be removed, because chips are in use by {'; '.join(in_use)}. Stop the containers and "
             "processes, and run this role again. Nothing was changed."
         )
-    loaded = (host["accelerator_drivers"].get(vendors.NEURON.module) or {}).get("loaded")
+    group = host["accelerators"][vendors.NEURON.name] or {}
+    loaded = (group.get("module") or {}).get("loaded")
     result.unload = ["neuron"] if loaded and DKMS in result.packages else []
     result.changes = [
         *result.cdi.changes,

@@ -52,7 +52,7 @@ def plan(
     result = VendorPlan(wanted=False, vendor=vendor.name, title=vendor.title)
     if request.state == "absent":
         return _finished(host, _removal(host, vendor, result))
-    if not any(one["vendor"] == vendor.pci_name for one in host["accelerators"]):
+    if host["accelerators"][vendor.name] is None:
         result.reason = f"this host has no {vendor.title}"
         return _finished(host, result)
     if request.source == "none":
@@ -83,9 +83,10 @@ def missing_firmware(log: Sequence[str]) -> list[str]:
 
 def _driver(host: Host, vendor: VendorDriver, request: AmdDriverRequest, result: VendorPlan) -> None:
     devices, state = vendors.observed(host, vendor)
-    record = host["accelerator_records"][vendor.name]
+    group = host["accelerators"][vendor.name]
+    record = group["record"]
     firmware = missing_firmware(record["log"])
-    loaded = host["accelerator_drivers"].get(vendor.module, {}).get("loaded")
+    loaded = group["module"]["loaded"]
     if firmware:
         package = _FIRMWARE_PACKAGES.get(vendor.module, {}).get(host["os"]["family"] or "")
         text = (

@@ -60,7 +60,8 @@ def _empty(host: Mapping[str, Any], vendor: VendorDriver) -> VendorUsers:
 
 
 def _groups(host: Mapping[str, Any], vendor: VendorDriver) -> dict[str, list[str]]:
-    return (host["accelerator_records"].get(vendor.name) or {}).get("groups") or {}
+    group = host["accelerators"][vendor.name] or {}
+    return (group.get("record") or {}).get("groups") or {}
 
 
 def _texts(form: str, pairs: list[list[str]], vendor: VendorDriver) -> list[str]:

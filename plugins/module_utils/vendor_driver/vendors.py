@@ -22,7 +22,7 @@ Devices = Sequence[Mapping[str, Any]]
 
 
 class VendorDriver(NamedTuple):
-    """A vendor. `name`: in the neutral schema. `pci_name`: in the accelerators of the observation.
+    """A vendor. `name`: in the neutral schema.
 
     `groups`: those that the device nodes belong to. `watch`: directories that change with the devices. `repartitions`
     returns whether the devices can change without an event that systemd could watch. `read` returns the devices and the
@@ -37,7 +37,6 @@ class VendorDriver(NamedTuple):
     watch: tuple[str, ...]
     repartitions: Callable[[Devices], bool]
     read: Callable[[recorded.AcceleratorRecordedTree, list[dict], str | None], tuple[list[Any], Any]]
-    pci_name: str
 
     @property
     def service(self) -> str:
@@ -67,7 +66,6 @@ AMD = VendorDriver(
     watch=("/dev/dri",),
     repartitions=lambda devices: any(one["partition"]["mode"] for one in devices),
     read=amd.read,
-    pci_name="amd",
 )
 # A reset changes the status of an accelerator, but not its nodes.
 GAUDI = VendorDriver(
@@ -79,7 +77,6 @@ GAUDI = VendorDriver(
     watch=("/dev/accel",),
     repartitions=lambda _devices: False,
     read=gaudi.read,
-    pci_name="gaudi",
 )
 
 
@@ -100,14 +97,15 @@ NEURON = VendorDriver(
     watch=(),
     repartitions=lambda _devices: False,
     read=_read_neuron,
-    pci_name="neuron",
 )
 VENDORS = {one.role: one for one in (AMD, NEURON, GAUDI)}
 
 
 def observed(host: Mapping[str, Any], vendor: VendorDriver) -> tuple[list[Any], Any]:
     """Return the devices and the state of a vendor, from the observation of a host."""
-    functions = [one for one in host["accelerators"] if one["vendor"] == vendor.pci_name]
-    kernels = {name: driver["kernels"] for name, driver in host["accelerator_drivers"].items()}
-    tree = recorded.AcceleratorRecordedTree(host["accelerator_records"].get(vendor.name) or {}, kernels)
-    return vendor.read(tree, functions, host["kernel"]["running"])
+    group = host["accelerators"][vendor.name] or {"devices": [], "record": None, "module": None}
+    module = group["module"]
+    tree = recorded.AcceleratorRecordedTree(
+        group["record"] or {}, {module["name"]: module["kernels"]} if module else {}
+    )
+    return vendor.read(tree, group["devices"], host["kernel"]["running"])

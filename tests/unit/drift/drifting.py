@@ -35,12 +35,14 @@ def _hold(host: dict[str, Any], name: str) -> None:
 
 def _module(host: dict[str, Any], name: str) -> None:
     host["modules_loaded"] = ["nvidia"] if name == "nvidia_uvm" else []
-    host["driver"]["loaded"] = host["driver"]["loaded"] if name == "nvidia_uvm" else None
+    host["accelerators"]["nvidia"]["driver"]["loaded"] = (
+        host["accelerators"]["nvidia"]["driver"]["loaded"] if name == "nvidia_uvm" else None
+    )
 
 
 def _build(host: dict[str, Any], _name: str) -> None:
     host["kernel"]["kernels"][0]["nvidia_module"] = None
-    host["driver"].update(drift_items.NO_MODULE)
+    host["accelerators"]["nvidia"]["driver"].update(drift_items.NO_MODULE)
 
 
 def _option(host: dict[str, Any], name: str) -> None:

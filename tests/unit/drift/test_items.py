@@ -97,7 +97,7 @@ def test_program_that_writes_the_cdi_specification_becomes_items() -> None:
 
 def test_a_host_without_gpu_has_only_its_engine() -> None:
     host = sample.converged_host()
-    host["nvidia"]["gpus"] = host["nvidia"]["device_ids"] = []
+    host["accelerators"]["nvidia"]["gpus"] = host["accelerators"]["nvidia"]["device_ids"] = []
     host["driver_volume"] = None
     assert {item.part for item in listed(host)} == {"container_engine"}
 

@@ -91,7 +91,7 @@ def planned(host: dict[str, Any], values: Any, facts: Any = None) -> dict[str, s
 
 def verified(host: dict[str, Any], facts: Any, toolkit: Request) -> list[str]:
     gpus = [{**gpu, "health": {"state": "ok", "reasons": []}} for gpu in facts["nvidia_gpus"]]
-    state = "ready" if host["driver"]["loaded"] else "driver_not_loaded"
+    state = "ready" if host["accelerators"]["nvidia"]["driver"]["loaded"] else "driver_not_loaded"
     found = {**facts, "nvidia_gpus": gpus, "nvidia_gpu_state": state}
     volume = {**host["driver_volume"], "volume": {}} if host["driver_volume"] else None
     return health.judge(host, found, volume, toolkit=toolkit)["problems"]  # type: ignore[arg-type]

@@ -73,7 +73,7 @@ class FakeHost(drift_run.Host):
             parts = site_plan.plan(context, site_plan.PARTS)
         if site_plan.needs_facts(self.state, sample.values(), parts):
             is_active = self.state["services"]["nvidia-persistenced.service"]["active_state"] == "active"
-            off = self.modes_off if is_active else self.state["nvidia"]["gpus"]
+            off = self.modes_off if is_active else self.state["accelerators"]["nvidia"]["gpus"]
             context = dataclasses.replace(context, facts=drift_items.facts(self.state, off))
             parts = site_plan.plan(context, site_plan.PARTS)
         return parts

@@ -221,7 +221,7 @@ def test_new_dependencies_have_no_names_yet(kind: str, name: str, part: str, tex
 
 def restarted(host: dict[str, Any]) -> None:
     host["services"]["docker.service"]["active_since_us"] = 7
-    host["driver"]["in_use"] = 3
+    host["accelerators"]["nvidia"]["driver"]["in_use"] = 3
 
 
 def written(host: dict[str, Any]) -> None:

@@ -32,10 +32,12 @@ never2
 [gpu_hosts:vars]
 ansible_connection=local
 """
-OBSERVED = {**HOST, **{name: H100[name] for name in ("identity", "accelerators", "accelerator_drivers", "driver")}}
-OBSERVED |= {
-    "nvidia": H100["nvidia"],
-    "driver": {**HOST["driver"], **H100["driver"], "on_disk_next": H100["driver"]["on_disk"]},
+SEEN = H100["accelerators"]["nvidia"]
+DRIVER = {**HOST["accelerators"]["nvidia"]["driver"], **SEEN["driver"], "on_disk_next": SEEN["driver"]["on_disk"]}
+OBSERVED = {
+    **HOST,
+    "identity": H100["identity"],
+    "accelerators": {**H100["accelerators"], "nvidia": {**SEEN, "driver": DRIVER}},
     "engines": {**HOST["engines"], "container_toolkit": {"package": None, "version": None}},
 }
 GPUS = [{**GPU, **gpu} for gpu in H100_FACTS["nvidia_gpus"]]

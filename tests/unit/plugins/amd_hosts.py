@@ -27,6 +27,7 @@ def observed(root: str | Path, *, log: str = "", kernel: str = "6.1.0-49-amd64",
     (Path(root) / "etc").mkdir(exist_ok=True)
     (Path(root) / "etc/group").write_text(GROUPS, encoding="utf-8")
     found = accelerators.pick(pci.scan_all(root))
+    records = accelerator_records.read(root, found, lambda argv: (0, log, ""))
     missing = {
         "load_state": "not-found",
         "unit_file_state": None,
@@ -39,9 +40,7 @@ def observed(root: str | Path, *, log: str = "", kernel: str = "6.1.0-49-amd64",
         "kernel": {"running": kernel},
         "python": "/usr/bin/python3",
         "root_python": "/usr/bin/python3",
-        "accelerators": found,
-        "accelerator_drivers": accelerators.drivers(root, found, [kernel]),
-        "accelerator_records": accelerator_records.read(root, found, lambda argv: (0, log, "")),
+        "accelerators": accelerators.groups(root, found, kernel, [kernel], records),
         "accelerator_specs": accelerator_records.specifications(root, ["/etc/cdi", "/var/run/cdi"]),
         "services": {unit: dict(missing) for unit in UNITS},
         "files": {path: observation._file(root, path) for path in FILES},

@@ -52,7 +52,8 @@ def role_data(key: str) -> dict:
 def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> dict:
     """Describe a bare host without kernel headers. `changes` replaces values.
 
-    `packages` maps names to versions, `held` lists the held packages, `driver` updates the key `driver`.
+    `packages` maps names to versions, `held` lists the held packages, `driver` updates NVIDIA's driver, and
+    `nvidia` its devices.
     """
     family, _dash, version = key.partition("-")
     arch = changes.pop("arch", "x86_64")
@@ -96,21 +97,25 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             "variant": None,
         },
         "uid": 0,
-        "accelerators": [],
-        "accelerator_drivers": {},
-        "accelerator_records": {},
-        "accelerator_specs": [],
-        "nvidia": {
-            "device_ids": sorted(set(gpus)),
-            "gpus": [f"0000:{index:02x}:00.0" for index in range(len(gpus))],
-            "vgpus": [],
-            "gpus_of_guests": [],
-            "gpus_excluded": [],
-            "mig_instances": [],
-            "nvswitches": [],
-            "nvlink5_switches": [],
-            "pci_devices": [],
+        "accelerators": {
+            "nvidia": {
+                "devices": [],
+                "driver": driver,
+                "module": {"name": "nvidia", "loaded": False, "version": None, "kernels": []},
+                "device_ids": sorted(set(gpus)),
+                "gpus": [f"0000:{index:02x}:00.0" for index in range(len(gpus))],
+                "vgpus": [],
+                "gpus_of_guests": [],
+                "gpus_excluded": [],
+                "mig_instances": [],
+                "nvswitches": [],
+                "nvlink5_switches": [],
+                "pci_devices": [],
+                **changes.pop("nvidia", {}),
+            },
+            **dict.fromkeys(("amd", "neuron", "gaudi", "intel")),
         },
+        "accelerator_specs": [],
         "kernel": {
             "running": kernel,
             "next_boot": upcoming,
@@ -156,7 +161,6 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         "daemon_users": [],
         "holders": [],
         "files": {},
-        "driver": driver,
         "python": "/usr/bin/python3",
         "root_python": "/usr/bin/python3",
         "nvml_binding": None,

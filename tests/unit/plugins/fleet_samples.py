@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import VENDORS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.fleet import (
     FAILED,
     NOT_STARTED,
@@ -20,18 +21,35 @@ KERNEL_NOTE = "A reboot is required: kernel 6.1.0-49-amd64 is running, but kerne
 NO_PERSISTENCE = "GPU 0000:3b:00.0 is not in persistence mode. Start nvidia-persistenced."
 
 
-def observed(*accelerators: tuple[str, str | None], boot: str = "b1", **changes: Any) -> dict[str, Any]:
-    """Describe a host with accelerators, each a vendor and a generation."""
+NOTHING = {"loaded": None, "library": None, "on_disk": None}
+
+
+def observed(
+    *accelerators: tuple[str, str | None],
+    boot: str = "b1",
+    driver: dict[str, Any] | None = None,
+    module: dict[str, Any] | None = None,
+    **changes: Any,
+) -> dict[str, Any]:
+    """Describe a host with accelerators, each a vendor and a generation. `driver` is NVIDIA's, `module` that of AMD."""
     found = [
         {"address": f"0000:{number:02x}:00.0", "vendor": vendor, "generation": generation}
         for number, (vendor, generation) in enumerate(accelerators)
     ]
+    by_vendor = {vendor: [item for item in found if item["vendor"] == vendor] for vendor in VENDORS}
     return {
         "identity": {"boot": boot},
-        "accelerators": found,
-        "accelerator_drivers": {},
-        "nvidia": {"gpus": [item["address"] for item in found if item["vendor"] == "nvidia"]},
-        "driver": {"loaded": None, "library": None, "on_disk": None},
+        "accelerators": {
+            "nvidia": {
+                "devices": by_vendor["nvidia"],
+                "gpus": [item["address"] for item in by_vendor["nvidia"]],
+                "driver": driver or NOTHING,
+            },
+            **{
+                vendor: {"devices": by_vendor[vendor], "module": module} if by_vendor[vendor] else None
+                for vendor in VENDORS[1:]
+            },
+        },
         "engines": {
             "docker": {"package": None, "version": None, "info": None},
             **{name: {"package": None, "version": None} for name in ("podman", "containerd", "crio")},
@@ -42,7 +60,9 @@ def observed(*accelerators: tuple[str, str | None], boot: str = "b1", **changes:
 
 
 def facts(host: dict[str, Any], model: str) -> dict[str, Any]:
-    return {"nvidia_gpus": [{"pci_bus_id": address, "name": model} for address in host["nvidia"]["gpus"]]}
+    return {
+        "nvidia_gpus": [{"pci_bus_id": address, "name": model} for address in host["accelerators"]["nvidia"]["gpus"]]
+    }
 
 
 def engines(**changes: Any) -> dict[str, Any]:
@@ -63,7 +83,7 @@ A100 = observed(
 )
 MI300 = observed(
     *[("amd", None)] * 4,
-    accelerator_drivers={"amdgpu": {"loaded": True, "version": "6.12.12", "kernels": ["6.8.0-90"]}},
+    module={"name": "amdgpu", "loaded": True, "version": "6.12.12", "kernels": ["6.8.0-90"]},
     engines=engines(docker=DOCKER),
 )
 BARE = observed(("nvidia", "Hopper"), ("neuron", "Trainium2"))

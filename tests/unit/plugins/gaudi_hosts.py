@@ -30,10 +30,12 @@ def observed(tree: GaudiTree, key: str = "ubuntu-24.04", **changes: Any) -> dict
     os_changes = changes.pop("os", {})
     host = driver_samples.host(key, (), **{"headers": (kernel,), **changes})
     host["os"].update(os_changes)
+    records = accelerator_records.read(tree.root, found, lambda argv: (0, "", ""))
     host.update(
-        accelerators=found,
-        accelerator_drivers=accelerators.drivers(tree.root, found, [kernel]),
-        accelerator_records=accelerator_records.read(tree.root, found, lambda argv: (0, "", "")),
+        accelerators={
+            **accelerators.groups(tree.root, found, kernel, [kernel], records),
+            "nvidia": host["accelerators"]["nvidia"],
+        },
         accelerator_specs=accelerator_records.specifications(tree.root, ["/etc/cdi", "/var/run/cdi"]),
         services={**host["services"], **{unit: dict(MISSING) for unit in UNITS}},
         files={**host["files"], **{path: observation._file(tree.root, path) for path in FILES}},

@@ -30,10 +30,12 @@ def observed(tree: NeuronTree, key: str = "ubuntu-24.04", **changes: Any) -> dic
     found = accelerators.pick(pci.scan_all(tree.root), tree.root)
     host = driver_samples.host(key, (), **{"headers": (kernel,), **changes})
     host["os"]["codename"] = codename or host["os"]["codename"]
+    records = accelerator_records.read(tree.root, found, lambda argv: (0, "", ""))
     host.update(
-        accelerators=found,
-        accelerator_drivers=accelerators.drivers(tree.root, found, [kernel]),
-        accelerator_records=accelerator_records.read(tree.root, found, lambda argv: (0, "", "")),
+        accelerators={
+            **accelerators.groups(tree.root, found, kernel, [kernel], records),
+            "nvidia": host["accelerators"]["nvidia"],
+        },
         accelerator_specs=accelerator_records.specifications(tree.root, ["/etc/cdi", "/var/run/cdi"]),
         services={**host["services"], **{unit: dict(MISSING) for unit in UNITS}},
         files={**host["files"], **{path: observation._file(tree.root, path) for path in FILES}},

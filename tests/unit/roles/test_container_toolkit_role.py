@@ -54,7 +54,7 @@ def test_program_for_cdi_is_written_only_where_it_differs(tmp_path: Path) -> Non
     contents = {owned.CDI_PROGRAM: cdi_program.digest(), **planned.own_cdi.files}
     complete["files"] |= {path: {"exists": True, "content": text} for path, text in contents.items()}
     complete["services"][own_cdi.UNIT] = {"load_state": "loaded", "unit_file_state": "enabled"}
-    version = missing["driver"]["loaded"]
+    version = missing["accelerators"]["nvidia"]["driver"]["loaded"]
     spec = {"path": owned.CDI_REFRESHED, "driver_versions": [version], "uuids": [], "ours": True, "digest": ""}
     complete["cdi_specs"] = [spec]
     variables: dict[str, Any] = {f"{ROLE}_source": "none", f"{ROLE}_isolations": ["cdi"]}

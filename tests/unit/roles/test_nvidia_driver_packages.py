@@ -39,7 +39,7 @@ class ActionModule(ActionBase):
 """
 HOST = {
     "uid": 0,
-    "driver": {"loaded": "580.82.07"},
+    "accelerators": {"nvidia": {"driver": {"loaded": "580.82.07"}}},
     "dkms": [],
     "services": {"nvidia-fabricmanager.service": {"load_state": "loaded"}},
     "files": {"/var/lib/gpufleet/nvidia_driver.json": {"exists": True}},

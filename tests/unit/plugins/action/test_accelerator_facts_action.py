@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.action import accelerator_facts
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import nvml_binding
 
 INCOMPLETE = {"ansible_facts": {"accelerators": []}, "nvml_binding_missing": True}
-SEEN = {"gpufleet_host": {"driver": {"loaded": "580.95.05"}, "nvml_binding": False}}
+SEEN = {"gpufleet_host": {"accelerators": {"nvidia": {"driver": {"loaded": "580.95.05"}}}, "nvml_binding": False}}
 
 
 @pytest.fixture

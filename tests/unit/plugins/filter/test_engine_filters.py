@@ -35,8 +35,12 @@ def health(width: t.Any, gpus: t.Any = None) -> dict[str, t.Any]:
         ],
     }
     host = {
-        "nvidia": {"gpus": ["0000:3b:00.0"]},
-        "driver": {"loaded": None, "library": None, "on_disk": None, "on_disk_next": None},
+        "accelerators": {
+            "nvidia": {
+                "gpus": ["0000:3b:00.0"],
+                "driver": {"loaded": None, "library": None, "on_disk": None, "on_disk_next": None},
+            }
+        },
         "kernel": {},
         "services": {},
         "engines": {name: {"package": name, "info": None} for name in ("docker", "podman", "containerd", "crio")},

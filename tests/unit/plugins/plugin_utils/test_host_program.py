@@ -229,7 +229,7 @@ def test_the_observation_needs_only_the_standard_library(tmp_path):
 
 def test_the_observation_predicts_the_driver_volume(tmp_path):
     host = observation(tmp_path, driver_volume={"engine": ["none"], "expected_engines": []})["host"]
-    assert (host["driver_volume"] is None) == (host["driver"]["loaded"] is None)
+    assert (host["driver_volume"] is None) == (host["accelerators"]["nvidia"]["driver"]["loaded"] is None)
 
 
 @pytest.mark.parametrize(
@@ -239,9 +239,10 @@ def test_the_observation_predicts_the_driver_volume(tmp_path):
 def test_the_observation_has_the_facts_of_a_loaded_driver(monkeypatch, loaded, wanted, expected):
     found: dict = {}
     monkeypatch.setattr(standalone, "finish", found.update)
-    monkeypatch.setattr(observe_call, "observe", lambda options, **_more: {"driver": {"loaded": loaded}, **options})
+    seen = {"accelerators": {"nvidia": {"driver": {"loaded": loaded}}}}
+    monkeypatch.setattr(observe_call, "observe", lambda options, **_more: {**seen, **options})
     monkeypatch.setattr(facts_call, "result", lambda options, _run: {"ansible_facts": {"state": options["answer"]}})
     facts = {"answer": "ready"} if wanted else None
     observe_program.main({"options": {"files": ["/etc/x"]}, "check_mode": False, "facts": facts})
-    assert found["host"] == {"driver": {"loaded": loaded}, "files": ["/etc/x"]}
+    assert found["host"] == {**seen, "files": ["/etc/x"]}
     assert found.get("facts") == (expected and {"ansible_facts": {"state": expected}})

@@ -63,7 +63,7 @@ def test_a_host_without_a_binding_gets_it_and_a_second_call(action):
     action._fixup_perms2.assert_called_once_with(["/remote/ansible-tmp-1", remote])
 
 
-SEEN = {"driver": {"loaded": "580.95.05"}, "nvml_binding": False}
+SEEN = {"accelerators": {"nvidia": {"driver": {"loaded": "580.95.05"}}}, "nvml_binding": False}
 
 
 @pytest.mark.parametrize("async_val", [0, 60])
@@ -80,8 +80,8 @@ def test_a_host_observed_without_a_binding_gets_it_at_once(action, async_val):
     [
         {**SEEN, "nvml_binding": True},
         {**SEEN, "nvml_binding": None},
-        {**SEEN, "driver": {"loaded": None}},
-        {"driver": None},
+        {**SEEN, "accelerators": {"nvidia": {"driver": {"loaded": None}}}},
+        {"accelerators": None},
         {},
         None,
         "nonsense",

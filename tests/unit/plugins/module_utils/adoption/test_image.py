@@ -20,7 +20,8 @@ def prepared(kind, *, gpus=True, neuron=0, packages=None, **found):
     """Describe a host with a prepared image."""
     host = bare() if gpus else bare(gpus=())
     host["image"] |= {"kind": kind, **found}
-    host["accelerators"] = [*host["accelerators"], *[NEURON] * neuron]
+    if neuron:
+        host["accelerators"]["neuron"] = {"devices": [NEURON] * neuron, "driver": {"loaded": None}, "module": None}
     host["installed_packages"] |= packages or {}
     return host
 

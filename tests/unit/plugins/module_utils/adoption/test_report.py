@@ -41,11 +41,11 @@ def test_what_satisfies_the_request_is_adopted_with_its_version_and_the_reason()
     result = report.build(there, ALL, UNCHANGED, [])
     found = parts(result)
     assert {name: (entry["state"], entry["version"]) for name, entry in found.items()} == {
-        "nvidia_driver": ("adopted", there["driver"]["loaded"]),
+        "nvidia_driver": ("adopted", there["accelerators"]["nvidia"]["driver"]["loaded"]),
         "nvidia_persistenced": ("adopted", "535.261.03-1"),
         "container_engine": ("adopted", "docker 20.10.24+dfsg1-1"),
         "nvidia_container_toolkit": ("left_alone", None),
-        "driver_volume": ("adopted", there["driver"]["loaded"]),
+        "driver_volume": ("adopted", there["accelerators"]["nvidia"]["driver"]["loaded"]),
         "container_proof": ("adopted", None),
         "docker_options": ("adopted", "/etc/docker/daemon.json"),
         "docker_data_root": ("adopted", "/var/lib/docker"),
@@ -94,7 +94,7 @@ def test_a_daemon_in_a_package_of_the_driver_has_the_version_of_the_driver():
         name: version for name, version in there["installed_packages"].items() if name != "nvidia-persistenced"
     }
     entry = parts(report.build(there, ALL, UNCHANGED, []))["nvidia_persistenced"]
-    assert (entry["state"], entry["version"]) == ("adopted", there["driver"]["loaded"])
+    assert (entry["state"], entry["version"]) == ("adopted", there["accelerators"]["nvidia"]["driver"]["loaded"])
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_run_with_tags_changes_no_entry_of_the_other_parts():
 def test_a_run_with_tags_reports_the_version_that_it_observed():
     there = host()
     again = written(there, report.build(there, ALL, UNCHANGED, []))
-    again["driver"] = {**again["driver"], "loaded": "595.71.05"}
+    again["accelerators"]["nvidia"]["driver"] = {**again["accelerators"]["nvidia"]["driver"], "loaded": "595.71.05"}
     entry = parts(report.build(again, *selecting("container_engine"), []))["nvidia_driver"]
     assert (entry["version"], entry["reason"]) == ("595.71.05", "not selected by the tags")
 
@@ -176,7 +176,7 @@ def test_a_first_run_with_tags_reports_the_other_parts_as_not_selected():
     found = parts(report.build(there, *selecting("container_engine"), []))
     assert found["container_engine"]["state"] == "adopted"
     entry = found["nvidia_driver"]
-    assert (entry["state"], entry["version"]) == ("left_alone", there["driver"]["loaded"])
+    assert (entry["state"], entry["version"]) == ("left_alone", there["accelerators"]["nvidia"]["driver"]["loaded"])
     assert entry["reason"] == found["nvidia_runtime"]["reason"] == "not selected by the tags"
     # The next run knows more.
     again = written(there, report.build(there, *selecting("container_engine"), []))

@@ -49,7 +49,9 @@ def specification(nodes: t.Any, path: str = PATH, *, ours: bool = False) -> dict
 
 def host(*specs: dict[str, t.Any], **nodes: t.Any) -> t.Any:
     present = nodes.get("present", PRESENT)
-    return {**copy.deepcopy(HOST), "nvidia": {"gpus": ADDRESSES}, "cdi_specs": list(specs), "cdi_nodes": present}
+    found = {**copy.deepcopy(HOST), "cdi_specs": list(specs), "cdi_nodes": present}
+    found["accelerators"]["nvidia"]["gpus"] = ADDRESSES
+    return found
 
 
 def verified(seen: t.Any, gpus: t.Any = None) -> dict[str, list[str]]:

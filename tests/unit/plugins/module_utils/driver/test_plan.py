@@ -142,7 +142,7 @@ def test_an_installed_package_may_provide_a_requested_name(key):
 def test_requested_headers_skip_outgoing_kernel():
     there = converged(next_kernel="6.1.0-56-amd64", headers=("6.1.0-56-amd64",))
     add_package(there, "nvtop", "3.0.1-1")
-    there["driver"]["on_disk_next"] = "535.309.01"
+    there["accelerators"]["nvidia"]["driver"]["on_disk_next"] = "535.309.01"
     remove_package(there, f"linux-headers-{K12}")
     result = driver_plan.plan(there, {"extra_packages": ["nvtop"]}, platform("debian-12"))
     assert (result.errors, result.todo.query) == ([], [])
@@ -457,7 +457,7 @@ def test_outgoing_kernel_headers_are_not_queried_again():
     there = converged(
         next_kernel="6.1.0-56-amd64", headers=("6.1.0-56-amd64",), modules={"6.1.0-56-amd64": "535.309.01"}
     )
-    there["driver"]["loaded"] = None
+    there["accelerators"]["nvidia"]["driver"]["loaded"] = None
     there["modules_loaded"] = []
     assert driver_plan.plan(there, {}, platform("debian-12")).todo.transaction.install == []
 
@@ -511,7 +511,7 @@ def test_outgoing_kernel_modules_are_not_queried_again():
     assert MODULES.format(GOING) not in there["packages"]
     todo = driver_plan.plan(there, {}, platform("ubuntu-24.04")).todo
     assert (todo.query, todo.transaction.install) == ([], [])
-    there["driver"]["on_disk_next"] = None
+    there["accelerators"]["nvidia"]["driver"]["on_disk_next"] = None
     assert driver_plan.plan(there, {}, platform("ubuntu-24.04")).todo.query != []
 
 
@@ -976,7 +976,7 @@ def test_pending_initramfs_is_rebuilt(key, package, command):
 def outdated(key: str, *images: dict) -> dict:
     """Describe a converged host that loaded an older driver at boot."""
     there = converged(key)
-    there["driver"]["loaded"] = "535.261.03"
+    there["accelerators"]["nvidia"]["driver"]["loaded"] = "535.261.03"
     there["initramfs"] = [
         {"kernel": KERNELS[key], "path": "/boot/image", "has_driver": True, **image} for image in images
     ]

@@ -144,7 +144,7 @@ def test_a_new_kernel_that_needs_a_newer_driver_is_reported():
     there = installed("open", "580.65.06", "580.65.06", OLD)
     there["kernel"]["next_boot"] = NEW
     there["kernel"]["kernels"].insert(0, {"release": NEW, "bootable": True, "headers": False, "nvidia_module": None})
-    there["driver"]["on_disk_next"] = None
+    there["accelerators"]["nvidia"]["driver"]["on_disk_next"] = None
     (error,) = plan(there, {}, "open").errors
     assert f"the prebuilt module for kernel {NEW}, which boots next, is for driver 580.95.05" in error
     assert "Set nvidia_driver_version to 580.95.05" in error

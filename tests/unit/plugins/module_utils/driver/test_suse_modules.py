@@ -202,6 +202,8 @@ def test_modules_without_libraries_are_not_adopted():
 def test_other_modules_without_libraries_do_not_decide_the_branch():
     there = with_modules(OTHERS[0], ())
     there["packages"][OTHERS[0]]["version"] = signed_version("570.172.08")
-    there["driver"].update(loaded="570.172.08", on_disk="570.172.08", on_disk_next="570.172.08")
+    there["accelerators"]["nvidia"]["driver"].update(
+        loaded="570.172.08", on_disk="570.172.08", on_disk_next="570.172.08"
+    )
     result = plan(there, {}, (NEW,), (NEW,))
     assert (result.errors, result.version, result.todo.transaction.remove) == ([], NEW, [OTHERS[0]])

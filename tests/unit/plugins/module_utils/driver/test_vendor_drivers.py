@@ -228,7 +228,7 @@ def test_enabled_mirror_decides_without_the_history_of_dnf(repositories, source)
 @pytest.mark.parametrize("name", [name for name in HOSTS if not built_on_host(name)])
 def test_modules_without_libraries_are_not_converted(name):
     there = dressed(name, loaded=False, modules={}, packages=HOSTS[name].modules)
-    there["driver"].update(library=None, on_disk_flavor=None)
+    there["accelerators"]["nvidia"]["driver"].update(library=None, on_disk_flavor=None)
     result = driver_plan.plan(there, {}, data_of(name))
     (error,) = result.errors
     assert "Complete the installation first" in error

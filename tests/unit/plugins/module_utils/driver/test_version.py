@@ -61,7 +61,7 @@ def asked(there: dict, request: dict, *versions: str, without: tuple[str, ...] =
     for version in versions:
         for build in ("auto", "dkms"):
             wish = {**rest, "branch": version[:3], "module_build": build}
-            result = resolve(host(key, tuple(there["nvidia"]["device_ids"])), wish, platform(key))
+            result = resolve(host(key, tuple(there["accelerators"]["nvidia"]["device_ids"])), wish, platform(key))
             for name in {*result.packages, *result.kernel_packages} & set(available):
                 if name not in without and full(key, version) not in available[name]:
                     available[name].append(full(key, version))

@@ -460,7 +460,7 @@ def test_docker_without_cdi_names_the_variables(
     key: str, packages: dict[str, str], variables: dict[str, t.Any], gpus: bool, says: bool
 ) -> None:
     seen = host(key, packages)
-    seen["nvidia"] = {**seen.get("nvidia", {}), "gpus": ["0000:3b:00.0"] if gpus else []}
+    seen["accelerators"] = {"nvidia": {"gpus": ["0000:3b:00.0"] if gpus else []}}
     reason = answered(seen, offers(key), **variables).reason
     way = (
         "does not support CDI (docker run --device nvidia.com/gpu=all), which requires Docker 25 or later: set "

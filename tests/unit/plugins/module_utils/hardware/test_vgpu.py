@@ -66,12 +66,15 @@ WHOLE = [
 ]
 
 
+HOST = {"os": {"variant": None}, "kernel": {"kernels": [], "running": "6.1.0", "next_boot": "6.1.0"}}
+
+
 def seen(tmp_path, device: str, subsystem: str, content: bytes | None, driver: str | None = None) -> list[dict]:
     tree = Tree(tmp_path)
     tree.function(ADDRESS, device, subsystem=subsystem, driver=driver)
     if content is not None:
         tree.file(f"sys/bus/pci/devices/{ADDRESS}/config", content)
-    return devices.nvidia(tree.root, pci.scan_all(tree.root))["vgpus"]
+    return devices.nvidia(tree.root, pci.scan_all(tree.root), HOST, run=None)["vgpus"]
 
 
 @pytest.mark.parametrize(("device", "subsystem", "content", "version"), [row[1:] for row in VGPUS],

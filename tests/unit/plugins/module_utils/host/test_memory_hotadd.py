@@ -149,7 +149,7 @@ def test_only_gpus_with_shared_memory_need_override(arch, gpus, matters):
     there = grace(gpus=gpus, driver={"loaded": "550.90.07", "library": "550.90.07", "kernel_module_flavor": flavor})
     there["os"]["arch"] = arch
     if GB200 in gpus:
-        there["driver"].update(loaded="580.95.05", library="580.95.05")
+        there["accelerators"]["nvidia"]["driver"].update(loaded="580.95.05", library="580.95.05")
     result = plan(there)
     assert bool(result.todo.files) is matters
     told = [reason for reason in result.reasons if "nvidia_driver_memory_hotadd_override is ignored" in reason]

@@ -12,6 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import digests, managed_keys, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import devices
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import gpu_users, observation
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import PROPRIETARY, Tree
@@ -69,7 +70,7 @@ def test_program_for_the_cdi_specification_is_observed_by_its_digest(tree):
 def test_an_empty_root_gives_an_observation_without_errors(tmp_path):
     host = observation.observe(str(tmp_path), machine="riscv64", kernel=K, run=Programs())
     assert host["os"]["key"] is None
-    assert host["accelerators"] == []
+    assert devices(host) == []
     assert host["kernel"]["next_boot"] == K
     assert host["reboot_required_reasons"] == []
     json.dumps(host)
@@ -94,17 +95,17 @@ def test_accelerators_of_all_vendors_are_listed_and_other_devices_are_not(tree):
     tree.function("0000:08:00.0", "0x56c0", vendor="0x8086", class_id="0x038000")
     tree.function("0000:09:00.0", "0x4680", vendor="0x8086", class_id="0x030000")
     host = observe(tree)
-    assert [(item["address"], item["vendor"], item["kind"], item["generation"]) for item in host["accelerators"]] == [
+    assert [(item["address"], item["vendor"], item["kind"], item["generation"]) for item in devices(host)] == [
         ("0000:01:00.0", "nvidia", "gpu", "Ampere"),
         ("0000:03:00.0", "amd", "gpu", None),
-        ("0000:04:00.0", "gaudi", "accelerator", "Gaudi2"),
         ("0000:05:00.0", "neuron", "accelerator", "Inferentia2"),
+        ("0000:04:00.0", "gaudi", "accelerator", "Gaudi2"),
         ("0000:08:00.0", "intel", "gpu", None),
     ]
-    assert host["nvidia"]["gpus"] == ["0000:01:00.0"]
-    assert host["nvidia"]["device_ids"] == ["0x20b0"]
-    assert host["nvidia"]["nvswitches"] == ["0000:02:00.0"]
-    assert len(host["nvidia"]["pci_devices"]) == 3
+    assert host["accelerators"]["nvidia"]["gpus"] == ["0000:01:00.0"]
+    assert host["accelerators"]["nvidia"]["device_ids"] == ["0x20b0"]
+    assert host["accelerators"]["nvidia"]["nvswitches"] == ["0000:02:00.0"]
+    assert len(host["accelerators"]["nvidia"]["pci_devices"]) == 3
 
 
 APU, GPU, RADEON = "0x1681", "0x740f", "0x73bf"
@@ -115,8 +116,8 @@ APU, GPU, RADEON = "0x1681", "0x740f", "0x73bf"
     [
         (GPU, None, {}, True),
         (GPU, "amdgpu", {"simd_count": 416}, True),
-        # The compute driver does not know the GPU: perhaps its firmware is missing.
-        (GPU, "amdgpu", {}, False),
+        # The compute driver does not know a GPU of a known model. Role amd_driver names the fault.
+        (GPU, "amdgpu", {}, True),
         # Of a model that is not known, only the compute driver tells whether it computes.
         (RADEON, None, {}, False),
         (RADEON, "amdgpu", {"simd_count": 144}, True),
@@ -134,7 +135,7 @@ def test_display_adapters_of_amd_count_only_if_they_compute(tree, device, driver
         text = "".join(f"{name} {value}\n" for name, value in values.items())
         tree.file("sys/class/kfd/kfd/topology/nodes/1/properties", text)
     tree.file("sys/class/kfd/kfd/topology/nodes/0/properties", "cpu_cores_count 64\nsimd_count 0\n")
-    assert [item["vendor"] for item in observe(tree)["accelerators"]] == (["amd"] if is_gpu else [])
+    assert [item["vendor"] for item in devices(observe(tree))] == (["amd"] if is_gpu else [])
 
 
 @pytest.mark.parametrize("driver", ["vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback"])
@@ -142,7 +143,7 @@ def test_gpus_passed_to_virtual_machines_are_listed_separately(tree, driver):
     tree.function("0000:01:00.0", "0x20b0", driver="nvidia")
     tree.function("0000:02:00.0", "0x1db1", driver=driver)
     tree.function("0000:03:00.0", "0x22a3", class_id="0x068000", driver=driver)
-    nvidia = observe(tree)["nvidia"]
+    nvidia = observe(tree)["accelerators"]["nvidia"]
     assert (nvidia["gpus"], nvidia["device_ids"], nvidia["nvswitches"]) == (["0000:01:00.0"], ["0x20b0"], [])
     assert nvidia["gpus_of_guests"] == ["0000:02:00.0"]
     assert [function["kernel_driver"] for function in nvidia["pci_devices"]] == ["nvidia", driver, driver]
@@ -153,7 +154,7 @@ def test_gpus_that_a_module_option_excludes_are_not_gpus_of_the_host(tree):
         tree.function(address, device, driver="nvidia")
         lines = f"Model: \t\t NVIDIA GPU\nDevice Minor: \t 0\nGPU Excluded:\t {excluded}\n"
         tree.file(f"proc/driver/nvidia/gpus/{address}/information", lines)
-    nvidia = observe(tree)["nvidia"]
+    nvidia = observe(tree)["accelerators"]["nvidia"]
     assert (nvidia["gpus"], nvidia["device_ids"]) == (["0000:01:00.0"], ["0x20b0"])
     assert nvidia["gpus_excluded"] == ["0000:02:00.0"]
     assert len(nvidia["pci_devices"]) == 2
@@ -162,7 +163,7 @@ def test_gpus_that_a_module_option_excludes_are_not_gpus_of_the_host(tree):
 def test_mig_instances_are_read_from_the_kernel_module(tree):
     for path in ("mig/config", "mig/monitor", "gpu0/mig/gi1/access", "gpu0/mig/gi1/ci0/access", "gpu3/mig/gi13/access"):
         tree.file(f"proc/driver/nvidia/capabilities/{path}", "DeviceFileMinor: 3\n")
-    assert observe(tree)["nvidia"]["mig_instances"] == ["gpu0/gi1", "gpu3/gi13"]
+    assert observe(tree)["accelerators"]["nvidia"]["mig_instances"] == ["gpu0/gi1", "gpu3/gi13"]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def test_a_guest_has_only_the_gpus_of_its_device_nodes(tree, nodes, expected, is
         tree.file("run/systemd/container", "lxc\n")
     there = observe(tree)
     assert there["os"]["variant"] == ("lxc" if is_guest else None)
-    assert there["nvidia"]["gpus"] == (expected if is_guest and expected else everything)
+    assert there["accelerators"]["nvidia"]["gpus"] == (expected if is_guest and expected else everything)
 
 
 OTHERS = [
@@ -206,7 +207,7 @@ OTHERS = [
 def test_the_pci_ids_determine_vendor_and_generation(tree, row):
     vendor_id, device, class_id, vendor, generation = row
     tree.function("0000:05:00.0", device, vendor=vendor_id, class_id=class_id)
-    (item,) = observe(tree)["accelerators"]
+    (item,) = devices(observe(tree))
     assert (item["vendor"], item["generation"]) == (vendor, generation)
 
 
@@ -214,19 +215,26 @@ def test_kernel_modules_of_other_vendors_are_read_only_with_their_accelerators(t
     tree.file("sys/module/neuron/version", "2.30.2.0\n")
     tree.file(f"lib/modules/{K}/modules.dep", "updates/dkms/neuron.ko.xz:\nkernel/drivers/gpu/drm/amd/amdgpu.ko:\n")
     tree.file("lib/modules/6.1.0-56-amd64/vmlinuz")
-    assert observe(tree)["accelerator_drivers"] == {}
+    assert observe(tree)["accelerators"]["neuron"] is None
     tree.function("0000:05:00.0", "0x7264", vendor="0x1d0f", class_id="0x088000")
-    assert observe(tree)["accelerator_drivers"] == {"neuron": {"loaded": True, "version": "2.30.2.0", "kernels": [K]}}
+    neuron = observe(tree)["accelerators"]["neuron"]
+    assert neuron["module"] == {"name": "neuron", "loaded": True, "version": "2.30.2.0", "kernels": [K]}
+    assert neuron["driver"] == {"loaded": "2.30.2.0"}
     tree.function("0000:06:00.0", "0x1020", vendor="0x1da3", class_id="0x120000")
-    gaudi = observe(tree)["accelerator_drivers"]["habanalabs"]
-    assert gaudi == {"loaded": False, "version": None, "kernels": []}
+    gaudi = observe(tree)["accelerators"]["gaudi"]
+    assert gaudi["module"] == {"name": "habanalabs", "loaded": False, "version": None, "kernels": []}
+    assert gaudi["driver"] == {"loaded": None}
+    tree.function("0000:07:00.0", "0x740f", vendor="0x1002", class_id="0x038000")
+    tree.file("sys/module/amdgpu/parameters/vm_size")
+    # The module of the kernel itself has no version.
+    assert observe(tree)["accelerators"]["amd"]["driver"] == {"loaded": K}
 
 
 def test_nvlink5_switches_are_found_among_infiniband_devices(tree):
     tree.function("0000:01:00.0", "0x2901")
     tree.file("sys/class/infiniband/mlx5_0/device/vpd", b"\x82 NVLINK5 SW_MNG \x00")
     tree.file("sys/class/infiniband/mlx5_1/device/vpd", b"\x82 ConnectX \x00")
-    assert observe(tree)["nvidia"]["nvlink5_switches"] == ["mlx5_0"]
+    assert observe(tree)["accelerators"]["nvidia"]["nvlink5_switches"] == ["mlx5_0"]
 
 
 ADAPTERS = [
@@ -248,13 +256,13 @@ def test_the_vital_product_data_of_an_adapter_identifies_an_nvlink5_switch(tree,
     if name:
         tree.file(f"sys/bus/pci/devices/0000:05:00.0/infiniband/{name}/node_type", "1: CA\n")
         tree.link(f"sys/class/infiniband/{name}/device", "../../../bus/pci/devices/0000:05:00.0")
-    assert observe(tree)["nvidia"]["nvlink5_switches"] == found
+    assert observe(tree)["accelerators"]["nvidia"]["nvlink5_switches"] == found
 
 
 def test_a_host_without_gpus_has_no_nvlink5_switches(tree):
     tree.function("0000:05:00.0", "0x1021", vendor="0x15b3", class_id="0x020700")
     tree.file("sys/bus/pci/devices/0000:05:00.0/vpd", b"\x82 SW_MNG \x00")
-    assert observe(tree)["nvidia"]["nvlink5_switches"] == []
+    assert observe(tree)["accelerators"]["nvidia"]["nvlink5_switches"] == []
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -290,7 +298,7 @@ def test_modules_that_use_the_driver_are_listed(tree, lines, users):
 )
 def test_uses_of_the_loaded_modules_are_counted(tree, lines, uses):
     tree.file("proc/modules", lines)
-    assert observe(tree)["driver"]["in_use"] == uses
+    assert observe(tree)["accelerators"]["nvidia"]["driver"]["in_use"] == uses
 
 
 def test_providers_of_requested_packages_are_observed(tree):
@@ -311,10 +319,13 @@ def test_versions_of_module_library_and_file_are_read_and_compared(tree):
     fields = ("version:        550.163.01", "license:        NVIDIA", "signer: DKMS key", f"vermagic:       {K} SMP")
     run = Programs(modinfo="\n".join(fields))
     host = observe(tree, run)
-    assert host["driver"]["loaded"] == "535.261.03"
-    assert host["driver"]["kernel_module_flavor"] == "proprietary"
-    assert host["driver"]["library"] == "550.163.01"
-    assert (host["driver"]["on_disk"], host["driver"]["on_disk_flavor"]) == ("550.163.01", "proprietary")
+    assert host["accelerators"]["nvidia"]["driver"]["loaded"] == "535.261.03"
+    assert host["accelerators"]["nvidia"]["driver"]["kernel_module_flavor"] == "proprietary"
+    assert host["accelerators"]["nvidia"]["driver"]["library"] == "550.163.01"
+    assert (
+        host["accelerators"]["nvidia"]["driver"]["on_disk"],
+        host["accelerators"]["nvidia"]["driver"]["on_disk_flavor"],
+    ) == ("550.163.01", "proprietary")
     assert host["modules_loaded"] == ["nvidia", "nvidia_uvm"]
     assert host["module_users"] == {"nvidia": ["nvidia_uvm"]}
     (kernel,) = host["kernel"]["kernels"]

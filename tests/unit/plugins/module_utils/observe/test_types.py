@@ -94,7 +94,7 @@ def problems(value: Any, hint: Any, place: str = "host") -> list[str]:
 def test_an_observation_has_its_type(tmp_path, system):
     host = described(tmp_path, system)
     assert problems(host, Host) == []
-    filled = ("accelerators", "accelerator_drivers", "dkms", "services", "cdi_specs", "reboot_reasons", "packages",
+    filled = ("accelerators", "dkms", "services", "cdi_specs", "reboot_reasons", "packages",
               "module_users", "daemon_users", "driver_volume")  # fmt: skip
     assert [key for key in filled if not host[key]] == []
 

@@ -54,10 +54,15 @@ def host(
     seen: dict[str, t.Any] = {
         "os": {"key": "debian-12", "family": "debian", "package_manager": "apt"},
         "uid": 0,
-        "nvidia": {"gpus": ["0000:3b:00.0"]},
         "packages": {"nvidia-persistenced": {"version": "1"}, "libnvidia-cfg1": {"version": "1"}} if unit else {},
         "services": {UNIT: service},
-        "driver": {"loaded": loaded, "library": loaded, "runfile": False, "prefix": None},
+        "accelerators": {
+            "nvidia": {
+                "gpus": ["0000:3b:00.0"],
+                "driver": more.pop("driver", {"loaded": loaded, "library": loaded, "runfile": False, "prefix": None}),
+                **more.pop("nvidia", {}),
+            }
+        },
         "files": {PACKAGED: {"content": unit}, UNIT_FILE: {"content": None}, DROP_IN_FILE: {"content": None}},
     }
     seen.update(more)
@@ -307,8 +312,8 @@ def test_changes_are_named_in_their_order(seen: dict[str, t.Any], gpus_off: list
     done = plan(seen, PACKAGES, gpus_off=gpus_off)
     assert (done.problems, done.changes, done.acts) == ([], expected, bool(expected))
     assert done.unmask == (UNMASK in expected)
-    assert ("is masked" in done.reason) == (done.unmask and bool(seen["driver"]["loaded"]))
-    assert done.turn_on == (gpus_off if seen["driver"]["loaded"] else [])
+    assert ("is masked" in done.reason) == (done.unmask and bool(seen["accelerators"]["nvidia"]["driver"]["loaded"]))
+    assert done.turn_on == (gpus_off if seen["accelerators"]["nvidia"]["driver"]["loaded"] else [])
 
 
 def test_mask_in_place_of_the_own_unit_is_replaced() -> None:

@@ -47,8 +47,11 @@ def _restart_pending(host: dict) -> None:
 
 CHANGES = {
     "boot": (lambda host: host["identity"].update(boot="b2"), "the host was booted"),
-    "driver": (lambda host: host["driver"].update(loaded="580.1"), "the driver changed from 535.309.01 to 580.1"),
-    "gpus": (lambda host: host["nvidia"].update(gpus=["0000:01:00.0"]), "the GPUs changed from"),
+    "driver": (
+        lambda host: host["accelerators"]["nvidia"]["driver"].update(loaded="580.1"),
+        "the driver changed from 535.309.01 to 580.1",
+    ),
+    "gpus": (lambda host: host["accelerators"]["nvidia"].update(gpus=["0000:01:00.0"]), "the GPUs changed from"),
     "engine": (
         lambda host: host["engines"]["docker"]["info"].update(server_version="29.2.0"),
         "docker changed from 29.1.0, runtimes nvidia,runc, default runc to 29.2.0",

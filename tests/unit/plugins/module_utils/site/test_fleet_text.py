@@ -17,7 +17,6 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.fleet_samples import 
     H100,
     H100_FACTS,
     HEALTHY,
-    MI300,
     NO_PERSISTENCE,
     observed,
 )
@@ -131,7 +130,9 @@ def cells(host: dict) -> list[str]:
 
 
 MISSING = {"loaded": None, "library": None, "on_disk": None}
-AMDGPU = {"loaded": False, "version": None, "kernels": ["6.8"]}
+AMDGPU = {"name": "amdgpu", "loaded": False, "version": None, "kernels": ["6.8"]}
+LOADED = {**AMDGPU, "loaded": True, "version": "6.12.12"}
+MI300X = [("amd", None)]
 
 
 @pytest.mark.parametrize(
@@ -139,9 +140,9 @@ AMDGPU = {"loaded": False, "version": None, "kernels": ["6.8"]}
     [
         (observed(driver={**MISSING, "library": "580.1"}), "580.1 (not loaded)"),
         (observed(driver=MISSING), "-"),
-        ({**MI300, "driver": {**MISSING, "loaded": "580.1"}}, "nvidia 580.1, amdgpu 6.12.12"),
-        ({**MI300, "accelerator_drivers": {"amdgpu": AMDGPU}}, "amdgpu installed (not loaded)"),
-        ({**MI300, "accelerator_drivers": {"amdgpu": {**AMDGPU, "kernels": []}}}, "-"),
+        (observed(*MI300X, driver={**MISSING, "loaded": "580.1"}, module=LOADED), "nvidia 580.1, amdgpu 6.12.12"),
+        (observed(*MI300X, module=AMDGPU), "amdgpu installed (not loaded)"),
+        (observed(*MI300X, module={**AMDGPU, "kernels": []}), "-"),
     ],
 )
 def test_drivers_that_are_installed_loaded_or_missing(host, driver):
@@ -149,7 +150,8 @@ def test_drivers_that_are_installed_loaded_or_missing(host, driver):
 
 
 def test_gpus_that_belong_to_virtual_machines_do_not_count():
-    host = {**A100, "nvidia": {"gpus": ["0000:01:00.0"]}}
+    nvidia = {**A100["accelerators"]["nvidia"], "gpus": ["0000:01:00.0"]}
+    host = {**A100, "accelerators": {**A100["accelerators"], "nvidia": nvidia}}
     assert row(fleet.FleetResult(fleet.OK, host))["accelerators"] == [
         {"vendor": "NVIDIA", "model": "Ampere", "count": 1}
     ]

@@ -10,6 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import with_nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.health import judge
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import old_nvidia_docker
 
@@ -22,9 +23,13 @@ GPU = {
     "mig": {"enabled": False, "pending": False},
 }
 HOST: dict[str, t.Any] = {
-    "nvidia": {"gpus": ["0000:3b:00.0"]},
+    "accelerators": {
+        "nvidia": {
+            "gpus": ["0000:3b:00.0"],
+            "driver": {**dict.fromkeys(("loaded", "on_disk", "on_disk_next", "library"), "535.1"), "runfile": False},
+        }
+    },
     "os": {"package_manager": "apt"},
-    "driver": {"loaded": "535.1", "on_disk": "535.1", "on_disk_next": "535.1", "library": "535.1", "runfile": False},
     "packages": {},
     "installed_packages": {},
     "kernel": {"next_boot": "6.1.0-56-amd64"},
@@ -38,11 +43,17 @@ HOST: dict[str, t.Any] = {
     "package_state": {"interrupted": False, "busy": False, "unfinished": []},
     "reboot_reasons": [],
 }
+DRIVER = "accelerators/nvidia/driver"
 FACTS: dict[str, t.Any] = {
     "nvidia_gpu_state": "ready",
     "nvidia_gpu_state_reason": "Reboot the host.",
     "nvidia_gpus": [GPU],
 }
+
+
+def with_gpus(group: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return the host with other GPUs of NVIDIA."""
+    return {**HOST, "accelerators": {"nvidia": {**HOST["accelerators"]["nvidia"], **group}}}
 
 
 def changed(tree: dict[str, t.Any], path: str, value: t.Any) -> dict[str, t.Any]:
@@ -74,7 +85,7 @@ def test_a_further_key_that_rpm_trusts_is_a_problem() -> None:
 
 
 def test_a_host_without_gpus_needs_no_gpu_facts() -> None:
-    host = changed(changed(HOST, "nvidia/gpus", []), "driver/loaded", None)
+    host = changed(changed(HOST, "accelerators/nvidia/gpus", []), f"{DRIVER}/loaded", None)
     assert judge(host, {}, expected_gpus=0) == {"problems": [], "notes": []}
 
 
@@ -110,7 +121,7 @@ def test_another_number_of_gpus_than_expected_is_a_problem(
     gpus: int, of_guests: int, expected: int | None, problem: str | None, note: str | None
 ) -> None:
     addresses = GPU_ADDRESSES[:gpus]
-    host = changed(HOST, "nvidia", {"gpus": addresses, "gpus_of_guests": GPU_ADDRESSES[gpus : gpus + of_guests]})
+    host = with_gpus({"gpus": addresses, "gpus_of_guests": GPU_ADDRESSES[gpus : gpus + of_guests]})
     facts = {**FACTS, "nvidia_gpus": [{**GPU, "pci_bus_id": address} for address in addresses]}
     done = judge(host, facts, expected_gpus=expected)
     for found, words in ((done["problems"], problem), (done["notes"], note)):
@@ -119,7 +130,8 @@ def test_another_number_of_gpus_than_expected_is_a_problem(
 
 
 def test_a_host_with_accelerators_of_another_vendor_needs_no_nvidia_gpu() -> None:
-    host = {**changed(HOST, "nvidia/gpus", []), "accelerators": [{"vendor": "amd"}]}
+    host = with_gpus({"gpus": []})
+    host["accelerators"]["amd"] = {"devices": [{"vendor": "amd"}]}
     assert judge(host, {}) == {"problems": [], "notes": []}
 
 
@@ -137,7 +149,7 @@ def test_a_host_with_accelerators_of_another_vendor_needs_no_nvidia_gpu() -> Non
 )  # fmt: skip
 def test_an_excluded_gpu_is_a_note_and_not_called_missing(gpus: int, expected: int | None, problem: str | None) -> None:
     excluded = "0000:90:00.0"
-    host = changed(HOST, "nvidia", {"gpus": GPU_ADDRESSES[:gpus], "gpus_excluded": [excluded]})
+    host = with_gpus({"gpus": GPU_ADDRESSES[:gpus], "gpus_excluded": [excluded]})
     facts = {**FACTS, "nvidia_gpus": [{**GPU, "pci_bus_id": address} for address in GPU_ADDRESSES[:gpus]]}
     done = judge(host, facts, expected_gpus=expected)
     assert ["Option NVreg_ExcludedGpus" in note and excluded in note for note in done["notes"]] == [True]
@@ -148,8 +160,12 @@ def test_an_excluded_gpu_is_a_note_and_not_called_missing(gpus: int, expected: i
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        ("driver/on_disk_next", None, "The next boot uses kernel 6.1.0-56-amd64, which has no NVIDIA module."),
-        ("driver/on_disk_next", "530.1", "The NVIDIA module of kernel 6.1.0-56-amd64, which"),
+        (
+            f"{DRIVER}/on_disk_next",
+            None,
+            "The next boot uses kernel 6.1.0-56-amd64, which has no NVIDIA module.",
+        ),
+        (f"{DRIVER}/on_disk_next", "530.1", "The NVIDIA module of kernel 6.1.0-56-amd64, which"),
         (
             "services/docker.service",
             {**RUNNING, "active_state": "inactive"},
@@ -177,8 +193,8 @@ def test_an_excluded_gpu_is_a_note_and_not_called_missing(gpus: int, expected: i
         ("package_state/unfinished", ["nvidia-smi"], "Packages are only half installed: nvidia-smi."),
         ("package_state", {"interrupted": False, "busy": True, "unfinished": ["nvidia-smi"]}, None),
         ("reboot_reasons", [{"driver": True, "text": "versions differ"}], "A reboot is required: versions differ."),
-        ("nvidia/gpus", ["0000:3b:00.0", "0000:af:00.0"], "NVML does not show 1 of 2 GPUs: 0000:af:00.0."),
-        ("nvidia/gpus_of_guests", ["0000:af:00.0"], None),
+        ("accelerators/nvidia/gpus", ["0000:3b:00.0", "0000:af:00.0"], "NVML does not show 1 of 2 GPUs: 0000:af:00.0."),
+        ("accelerators/nvidia/gpus_of_guests", ["0000:af:00.0"], None),
     ],
 )
 def test_problems_of_the_host_are_reported(path: str, value: t.Any, words: str | None) -> None:
@@ -241,7 +257,7 @@ def test_a_narrow_link_is_a_note_unless_its_expected_width_is_set(
 )
 def test_a_stale_cdi_specification_is_a_problem(versions: list[str], loaded: str | None, stale: bool) -> None:
     spec = {"path": "/etc/cdi/nvidia.yaml", "driver_versions": versions, "uuids": [], "ours": False}
-    host = changed({**HOST, "cdi_specs": [spec]}, "driver/loaded", loaded)
+    host = changed({**HOST, "cdi_specs": [spec]}, f"{DRIVER}/loaded", loaded)
     words = (
         "The CDI specification /etc/cdi/nvidia.yaml is stale: it was written for driver 470.256.02, but driver 535.1 "
         "is loaded; run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`, or remove the file and run "
@@ -432,8 +448,7 @@ def test_remedy_names_the_tool_that_installed_the_driver(
         owned.DRIVER_RUNFILE_RECORD: {"exists": bool(installer), "content": json.dumps(installer)},
     }
     host = {
-        **HOST,
-        "driver": {**driver, "on_disk_next": on_disk_next},
+        **with_nvidia_driver(HOST, **driver, on_disk_next=on_disk_next),
         "packages": packages,
         "installed_packages": packages,
         "files": {**HOST["files"], **files},
@@ -487,9 +502,13 @@ GUEST = changed(HOST, "os", {"package_manager": "apt", "variant": "lxc"})
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        ("driver/on_disk_next", None, None),
-        ("driver/on_disk", None, None),
-        ("driver/library", "530.1", "LXC guest has driver libraries of version 530.1, but its node has driver 535.1"),
+        (f"{DRIVER}/on_disk_next", None, None),
+        (f"{DRIVER}/on_disk", None, None),
+        (
+            f"{DRIVER}/library",
+            "530.1",
+            "LXC guest has driver libraries of version 530.1, but its node has driver 535.1",
+        ),
         ("modules_loaded", ["nvidia"], "load the module on its node"),
     ],
 )

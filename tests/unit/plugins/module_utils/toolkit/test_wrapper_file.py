@@ -86,7 +86,7 @@ def test_program_needs_a_python_that_only_root_can_replace() -> None:
 @pytest.mark.parametrize("source", ["none", "auto"])
 def test_hosts_without_docker_or_without_a_gpu_get_no_program(file: dict[str, Any], source: str) -> None:
     bare = sample.converged_host()
-    bare["nvidia"] = {**bare["nvidia"], "gpus": [], "device_ids": []}
+    bare["accelerators"]["nvidia"].update(gpus=[], device_ids=[])
     empty = sample.converged_host()
     empty["engines"] = {name: {**seen, "package": None} for name, seen in empty["engines"].items()}
     del empty["services"]["docker.service"]

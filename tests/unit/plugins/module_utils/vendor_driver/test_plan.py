@@ -49,7 +49,7 @@ def after(host, result):
         nodes = {"": [], **specification_check.expected(devices)}
         kind = (result.cdi.options or {}).get("cdi_kind", "gpufleet-amd/gpu")
         host["accelerator_specs"] = [{"path": SPECIFICATION, "kind": kind, "ours": True, "digest": "", "nodes": nodes}]
-    groups = host["accelerator_records"]["amd"]["groups"]
+    groups = host["accelerators"]["amd"]["record"]["groups"]
     for user, group in result.users.add:
         groups.setdefault(group, []).append(user)
     if result.users.record:
