@@ -108,12 +108,15 @@ CONTAINER_PROOF_RECORD = f"{STATE_DIRECTORY}/gpu_container_proof.json"
 ADOPTION_REPORT = f"{STATE_DIRECTORY}/adoption.json"
 # Module gpu_workload: who drained this host, how, and what was stopped for that.
 DRAIN_RECORD = f"{STATE_DIRECTORY}/workload_drain.json"
+# Role gaudi_driver: the keys that the role set in the configuration of the vendor's runtime.
+GAUDI_CONFIG_RECORD = f"{STATE_DIRECTORY}/gaudi_driver_config.json"
 # Files in the directory of the records that are no records of package transactions.
 BESIDE_RECORDS = (
     DRAIN_RECORD,
     *(ENGINE_USERS, CONTAINER_TOOLKIT_CONFIG_RECORD, CONTAINERD_CONFIG_RECORD),
     *(DRIVER_RUNFILE_RECORD, DRIVER_REBOOT_MARKER, CONTAINER_PROOF_RECORD, ADOPTION_REPORT),
     *ACCELERATOR_USERS.values(),
+    GAUDI_CONFIG_RECORD,
 )
 
 
@@ -127,6 +130,8 @@ def is_record(path: str) -> bool:
 GAUDI_MODULES_LOAD = "/etc/modules-load.d/gpufleet-gaudi.conf"
 GAUDI_RECORD = f"{STATE_DIRECTORY}/gaudi_driver.json"
 GAUDI_REPOSITORY_ID = "gpufleet-gaudi"
+# Role gaudi_driver: for Podman, instead of the hook in the package of the vendor's runtime.
+GAUDI_HOOK = "/etc/containers/oci/hooks.d/oci-habana-hook.json"
 # Role neuron_driver: the vendor's repository, and the list of modules, which the vendor's scripts write, too. They also
 # write a udev rule. No package owns these files.
 NEURON_RECORD = f"{STATE_DIRECTORY}/neuron_driver.json"

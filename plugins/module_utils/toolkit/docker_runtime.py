@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan the registration of NVIDIA's runtime in Docker. Pure functions.
+"""Plan the registration of a vendor's runtime in Docker. Pure functions.
 
 This file is private to the collection: it may change in any release.
 """
@@ -31,9 +31,21 @@ _RECORD = record.state_path(record.DEFAULT_STATE_DIRECTORY, DEFAULT_PATH)
 HOOK = "the detection of NVIDIA's hook for --gpus"
 
 
+@dataclasses.dataclass(frozen=True)
+class DockerRuntime:
+    """A runtime: the owner of the options in daemon.json, its name and its program."""
+
+    manager: str
+    name: str
+    path: str
+
+
+_NVIDIA = DockerRuntime(MANAGER, NAME, PATH)
+
+
 @dataclasses.dataclass
 class Registration:
-    """The options of role nvidia_container_toolkit in daemon.json, and their changes as imperative texts."""
+    """The options of a role in daemon.json, and their changes as imperative texts."""
 
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     changes: list[str] = dataclasses.field(default_factory=list)
@@ -44,7 +56,7 @@ class Registration:
     config: dict[str, t.Any] = dataclasses.field(default_factory=dict)
 
 
-def plan(host: Host, *, default_runtime: bool) -> Registration:
+def plan(host: Host, runtime: DockerRuntime = _NVIDIA, *, default_runtime: bool) -> Registration:
     """Return the registration. A runtime that somebody else registered for the same program stays as it is."""
     result = Registration()
     if host["docker_daemon_json"].get("error"):
@@ -53,18 +65,18 @@ def plan(host: Host, *, default_runtime: bool) -> Registration:
     daemon_flags = [flags.Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
     try:
         state = _state(host)
-        foreign = _foreign(host, state, flags.runtimes(daemon_flags))
+        foreign = _foreign(host, runtime, state, flags.runtimes(daemon_flags))
         if foreign:
             result.reasons.append(foreign)
         else:
-            result.options["runtimes"] = {NAME: {"path": PATH}}
+            result.options["runtimes"] = {runtime.name: {"path": runtime.path}}
         if default_runtime:
-            result.options["default-runtime"] = NAME
+            result.options["default-runtime"] = runtime.name
         file = host["files"][DEFAULT_PATH]
         change = daemon_plan.plan(
             file["content"] if file["exists"] else None,
             state,
-            MANAGER,
+            runtime.manager,
             result.options,
             present=True,
             lists="union",
@@ -83,9 +95,9 @@ def plan(host: Host, *, default_runtime: bool) -> Registration:
     return result
 
 
-def is_registered(host: Host) -> bool:
-    """Return whether the role has options in daemon.json. Raise DaemonConfigError if the record cannot be read."""
-    return any(MANAGER in entry.managers for entry in _state(host).record.entries.values())
+def is_registered(host: Host, manager: str = MANAGER) -> bool:
+    """Return whether a role has options in daemon.json. Raise DaemonConfigError if the record cannot be read."""
+    return any(manager in entry.managers for entry in _state(host).record.entries.values())
 
 
 def needs_restart(host: Host) -> bool:
@@ -99,18 +111,18 @@ def _state(host: Host) -> record.State:
     return record.load_state(observed_files.content(host, _RECORD), _RECORD)
 
 
-def _foreign(host: Host, state: record.State, of_flags: list[str]) -> str | None:
+def _foreign(host: Host, runtime: DockerRuntime, state: record.State, of_flags: list[str]) -> str | None:
     """Return who else has registered the runtime, or None."""
-    if NAME in of_flags:
-        return f"a flag of {UNIT} registers runtime {NAME}"
-    there = ((host["docker_daemon_json"].get("content") or {}).get("runtimes") or {}).get(NAME)
+    if runtime.name in of_flags:
+        return f"a flag of {UNIT} registers runtime {runtime.name}"
+    there = ((host["docker_daemon_json"].get("content") or {}).get("runtimes") or {}).get(runtime.name)
     ours = any(
-        MANAGER in entry.managers and tuple(leaf.path[:2]) == ("runtimes", NAME)
+        runtime.manager in entry.managers and tuple(leaf.path[:2]) == ("runtimes", runtime.name)
         for leaf, entry in state.record.entries.items()
     )
     path = fields.program(there)
     # The program of an earlier installation is gone.
-    is_missing = NAME in host["docker_daemon_json"].get("missing_runtimes", {}) and str(path).startswith("/")
-    if ours or is_missing or os.path.basename(str(path)) != os.path.basename(PATH):
+    is_missing = runtime.name in host["docker_daemon_json"].get("missing_runtimes", {}) and str(path).startswith("/")
+    if ours or is_missing or os.path.basename(str(path)) != os.path.basename(runtime.path):
         return None
-    return f"runtime {NAME} is already registered in {DEFAULT_PATH} as {path}"
+    return f"runtime {runtime.name} is already registered in {DEFAULT_PATH} as {path}"

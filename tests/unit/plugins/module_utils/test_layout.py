@@ -40,6 +40,7 @@ ORDER = [
     "migration",
     "kubernetes",
     "toolkit",
+    "gaudi",
     "container",
     "usage",
     "workload",

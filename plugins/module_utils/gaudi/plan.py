@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan what role gaudi_driver does: adopt a driver or install the vendor's, load it, keep the CDI specification."""
+"""Plan what role gaudi_driver does: adopt or install a driver, load it, keep the CDI specification, the runtime."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import runtime as gaudi_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
-    gaudi_repository,
-    packages,
-    refresh,
-    vendors,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import packages, refresh, vendors
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.gaudi_request import GaudiDriverRequest
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi.request import GaudiDriverRequest
 
 ROLE = vendors.GAUDI.role
 # On other distributions, with the suite of a similar release.
@@ -55,6 +52,7 @@ class GaudiPlan:
     modules_file: str | None = None
     load: list[str] = dataclasses.field(default_factory=list)
     cdi: refresh.VendorRefresh = dataclasses.field(default_factory=refresh.VendorRefresh)
+    runtime: gaudi_runtime.GaudiRuntime = dataclasses.field(default_factory=gaudi_runtime.GaudiRuntime)
     verify: bool = False
     report: dict[str, Any] | None = None
     record: bool = False
@@ -93,6 +91,7 @@ class _Case:
         return [
             *([self.driver_package] if self.driver_package else []),
             *(self.platform or {}).get("packages", _PACKAGES),
+            *([gaudi_runtime.PACKAGE] if self.request.container_runtime else []),
         ]
 
     @property
@@ -107,10 +106,12 @@ def plan(
     platforms: Mapping[str, Any],
     versions: Mapping[str, list[str]] | None,
     digest: Callable[[dict[str, Any]], str],
+    *,
+    restart_policy: str = "when_safe",
 ) -> GaudiPlan:
     """Return what the role does on this host. `versions`: the available versions, None before the query.
 
-    `digest`: see `refresh.plan`.
+    `digest`: see `refresh.plan`. `restart_policy`: that of role container_engine.
     """
     result = GaudiPlan()
     if request.state == "absent":
@@ -138,6 +139,7 @@ def plan(
         result.reasons += result.cdi.reasons
         result.changes += result.cdi.changes
         result.verify = is_ready
+        _runtime(case, result, restart_policy)
     return _finished(host, result)
 
 
@@ -184,8 +186,8 @@ def _origin(case: _Case) -> str:
 
 def _packages(case: _Case, result: GaudiPlan) -> None:
     host, request, data = case.host, case.request, case.platform or {}
-    problem = gaudi_repository.problem(host, request, case.platform)
-    definition = None if problem else gaudi_repository.define(host, request, data)
+    problem = repository.problem(host, request, case.platform)
+    definition = None if problem else repository.define(host, request, data)
     planned = packages.VendorPackageCase(
         host=host,
         role=ROLE,
@@ -194,10 +196,10 @@ def _packages(case: _Case, result: GaudiPlan) -> None:
         requested=request.version,
         hold=request.hold,
         definition=definition,
-        place=f"the repository {gaudi_repository.address(host, request, data)}",
+        place=f"the repository {repository.address(host, request, data)}",
         versions=case.versions,
         hold_needs=data.get("hold_needs"),
-        refuse=_refusal(case.devices),
+        refuse=_refusal(case),
     )
     # Without the repository, complete packages are still held.
     if problem and packages.wrong(planned):
@@ -210,7 +212,7 @@ def _packages(case: _Case, result: GaudiPlan) -> None:
     result.changes += found.changes
     if result.transaction and result.transaction.install:
         result.has_secrets = own_repository.has_password(result.transaction.repositories)
-        result.reasons += gaudi_repository.notes(host, data)
+        result.reasons += repository.notes(host, data)
         if host["secure_boot"]["signatures_enforced"]:
             result.reasons.append(
                 "the kernel only loads signed modules; enroll the key of DKMS with mokutil, or the driver cannot be "
@@ -218,13 +220,13 @@ def _packages(case: _Case, result: GaudiPlan) -> None:
             )
 
 
-def _refusal(devices: Sequence[Mapping[str, Any]]) -> Callable[[str], str | None]:
-    has_first = any(one["generation"] == _FIRST_GENERATION for one in devices)
+def _refusal(case: _Case) -> Callable[[str], str | None]:
+    has_first = any(one["generation"] == _FIRST_GENERATION for one in case.devices)
 
     def refuse(version: str) -> str | None:
         if has_first and _number(version) >= _END_OF_FIRST_GENERATION:
             return "does not support the first generation of Gaudi in this host; 1.21 was the last release for it"
-        return None
+        return gaudi_runtime.refusal(version) if case.request.container_runtime else None
 
     return refuse
 
@@ -275,6 +277,37 @@ def _number(version: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in numbers if part.isdecimal())
 
 
+# --- the container runtime --------------------------------------------------------------------------------------------
+
+
+def _runtime(case: _Case, result: GaudiPlan, restart_policy: str) -> None:
+    host = case.host
+    if not case.request.container_runtime:
+        result.runtime = gaudi_runtime.removal(host)
+        result.reasons += gaudi_runtime.foreign_notes(host)
+    else:
+        number = gaudi_runtime.too_many(len(case.devices))
+        installed = gaudi_runtime.version(host)
+        installs = bool(result.transaction and result.transaction.install)
+        if number:
+            result.problems.append(number)
+            return
+        if not installs and installed is None:
+            result.problems.append(
+                f"{ROLE}_container_runtime is true, but the adopted driver came without {gaudi_runtime.PACKAGE}. "
+                f"Install it with the tool that installed the driver, or set {ROLE}_source to vendor."
+            )
+            return
+        refused = gaudi_runtime.refusal(installed) if installed and not installs else None
+        if refused:
+            result.problems.append(f"{gaudi_runtime.PACKAGE} {installed} {refused}.")
+            return
+        result.runtime = gaudi_runtime.plan(host, installs=installs, restart_policy=restart_policy)
+    result.problems += result.runtime.problems
+    result.reasons += result.runtime.reasons
+    result.changes += result.runtime.changes
+
+
 # --- removal ----------------------------------------------------------------------------------------------------------
 
 
@@ -285,8 +318,11 @@ def _removal(host: Host, result: GaudiPlan) -> GaudiPlan:
     requested = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
     result.packages = sorted(requested & recorded & {*host["installed_packages"]})
     result.cdi = refresh.removal(host, vendors.GAUDI)
+    result.runtime = gaudi_runtime.removal(host)
+    result.problems += result.runtime.problems
     result.remove_files = [path for path in (owned.GAUDI_MODULES_LOAD,) if observed_files.exists(host, path)]
     result.changes = [
+        *result.runtime.changes,
         *result.cdi.changes,
         *([f"remove {', '.join(result.packages)}"] if result.packages else []),
         *(["remove the repository and holds that this role recorded"] if result.record else []),

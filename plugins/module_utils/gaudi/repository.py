@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import k
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.gaudi_request import GaudiDriverRequest
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi.request import GaudiDriverRequest
 
 NAME = owned.GAUDI_REPOSITORY_ID
 BASE = "https://vault.habana.ai/artifactory"

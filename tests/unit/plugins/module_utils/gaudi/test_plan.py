@@ -13,8 +13,10 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import plan as gaudi_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import request as gaudi_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import gaudi_plan, gaudi_request, vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import vendors
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import gaudi_hosts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, ROOT
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gaudi_trees import GAUDI, GAUDI2, GAUDI3, GaudiTree

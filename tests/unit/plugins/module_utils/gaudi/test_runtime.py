@@ -1,0 +1,159 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Role gaudi_driver: the vendor's container runtime in Docker, its configuration, and its hook for Podman."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import runtime as gaudi_runtime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_text
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import gaudi_hosts
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.gaudi_trees import GaudiTree
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.gaudi.test_plan import (
+    INSTALLED,
+    UNIT,
+    bare,
+    planned,
+    record,
+    working,
+)
+
+FIXED, VULNERABLE = "1.24.0-1007", "1.23.0-695"
+ALL = [*UNIT, gaudi_runtime.PACKAGE]
+DAEMON_JSON = "/etc/docker/daemon.json"
+
+
+def with_runtime(tmp_path, version: str = FIXED, *, docker: bool = True, config: str | None = "", **files):
+    """Return a host with the driver and the runtime of others."""
+    host = working(tmp_path, packages=dict.fromkeys(ALL, version))
+    if docker:
+        host["engines"]["docker"].update(package="docker-ce", version="28.3.3")
+    for path, text in {gaudi_runtime.CONFIG: config, gaudi_runtime.PACKAGED_HOOK: "{}", **files}.items():
+        host["files"][path] = {"exists": text is not None, "content": text, "mode": "0644"}
+    host["files"].setdefault(DAEMON_JSON, {"exists": False, "content": None, "mode": None})
+    return host
+
+
+def run(host, versions=None, **values):
+    return planned(host, versions, container_runtime=True, **values)
+
+
+def test_the_runtime_is_registered_in_docker_with_an_explicit_default(tmp_path):
+    result = run(with_runtime(tmp_path))
+    assert result.problems == []
+    assert result.runtime.options == {"runtimes": {"habana": {"path": "/usr/bin/habana-container-runtime"}}}
+    config = toml_text.parse(result.runtime.files[gaudi_runtime.CONFIG] or "")
+    assert config == {"habana-container-runtime": {"visible_devices_all_as_default": False}}
+    assert list(result.runtime.files) == [owned.GAUDI_CONFIG_RECORD, gaudi_runtime.CONFIG, owned.GAUDI_HOOK]
+
+
+def test_the_keys_of_others_in_the_configuration_stay(tmp_path):
+    text = 'mount_uverbs = true\n\n[habana-container-runtime]\nvisible_devices_all_as_default = true\nmode = "oci"\n'
+    changed = run(with_runtime(tmp_path, config=text)).runtime.files[gaudi_runtime.CONFIG]
+    assert changed == text.replace("default = true", "default = false")
+    already = run(with_runtime(tmp_path / "again", config=changed))
+    assert gaudi_runtime.CONFIG not in already.runtime.files
+
+
+def test_the_hook_for_podman_is_overridden_by_one_that_never_runs():
+    hook = gaudi_runtime.HOOK_OVERRIDE
+    assert owned.GAUDI_HOOK.rpartition("/")[2] == gaudi_runtime.PACKAGED_HOOK.rpartition("/")[2]
+    ((name, value),) = hook["when"]["annotations"].items()
+    assert re.search(name, "gpufleet.hosts/never")
+    assert not re.search(value, "")
+    assert "always" not in hook["when"]
+
+
+@pytest.mark.parametrize(
+    ("offered", "values", "words"),
+    [
+        ([VULNERABLE], {}, "CVE-2026-32677"),
+        ([FIXED, VULNERABLE], {"version": "1.23"}, "Set gaudi_driver_version to 1.24.0 or newer"),
+    ],
+)
+def test_a_vulnerable_runtime_is_never_installed(tmp_path, offered, values, words):
+    result = run(bare(tmp_path), dict.fromkeys(ALL, offered), **values)
+    assert words in result.problems[0]
+    assert not result.acts
+
+
+def test_all_packages_get_the_version_of_the_fixed_runtime(tmp_path):
+    result = run(bare(tmp_path), {name: [FIXED, VULNERABLE] for name in ALL})
+    assert result.transaction is not None
+    assert result.transaction.install == [f"{name}={FIXED}" for name in ALL]
+    assert f"set visible_devices_all_as_default in {gaudi_runtime.CONFIG}" in result.changes
+    # The configuration file belongs to the package, which is not installed yet.
+    assert gaudi_runtime.CONFIG not in result.runtime.files
+
+
+def test_an_adopted_vulnerable_runtime_is_a_problem(tmp_path):
+    (problem,) = run(with_runtime(tmp_path, VULNERABLE)).problems
+    assert "habanalabs-container-runtime 1.23.0-695 has the vulnerability CVE-2026-32677" in problem
+
+
+def test_an_adopted_driver_without_the_runtime_is_a_problem(tmp_path):
+    (problem,) = run(working(tmp_path, packages=INSTALLED)).problems
+    assert "the adopted driver came without habanalabs-container-runtime" in problem
+
+
+@pytest.mark.parametrize(("number", "is_refused"), [(9, False), (10, True)])
+def test_ten_accelerators_are_refused_with_the_reason(tmp_path, number, is_refused):
+    host = with_runtime(tmp_path)
+    tree = GaudiTree(tmp_path / "large")
+    for index in range(number):
+        tree.accelerator(f"0000:{0x19 + index:02x}:00.0", index, index)
+    large = gaudi_hosts.observed(tree)
+    host.update({name: large[name] for name in ("accelerators", "accelerator_drivers", "accelerator_records")})
+    problems = run(host).problems
+    assert any("compares only the last digit" in problem for problem in problems) is is_refused
+
+
+def test_kubernetes_and_crio_are_named_and_not_changed(tmp_path):
+    host = with_runtime(tmp_path, docker=False)
+    host["engines"]["crio"].update(package="cri-o", version="1.34.0")
+    result = run(host)
+    assert result.runtime.options is None
+    text = "; ".join(result.reasons)
+    assert "runtime habana is not registered for CRI-O" in text
+    assert f"{gaudi_runtime.PACKAGED_HOOK} runs for every container of CRI-O" in text
+
+
+def test_a_runtime_of_others_and_its_hook_are_named(tmp_path):
+    result = planned(with_runtime(tmp_path))
+    assert result.runtime.options is None
+    assert any("runs for every container of Podman and CRI-O" in reason for reason in result.reasons)
+
+
+def test_removal_restores_what_the_role_changed(tmp_path):
+    text = "[habana-container-runtime]\nvisible_devices_all_as_default = true\n"
+    first = run(with_runtime(tmp_path, config=text))
+    host = record(with_runtime(tmp_path / "after", config=text))
+    for path, content in first.runtime.files.items():
+        host["files"][path] = {"exists": True, "content": content, "mode": "0644"}
+    for values in ({"state": "absent"}, {"container_runtime": False}):
+        result = planned(host, **values)
+        assert result.runtime.files == {
+            owned.GAUDI_CONFIG_RECORD: None,
+            gaudi_runtime.CONFIG: text,
+            owned.GAUDI_HOOK: None,
+        }
+
+
+def test_a_converged_runtime_is_left_alone(tmp_path):
+    first = run(with_runtime(tmp_path))
+    host = with_runtime(tmp_path / "after")
+    for path, content in first.runtime.files.items():
+        host["files"][path] = {"exists": True, "content": content, "mode": "0644"}
+    again = run(host)
+    assert again.runtime.files == {}
+
+
+def test_the_override_is_valid_json(tmp_path):
+    text = run(with_runtime(tmp_path)).runtime.files[owned.GAUDI_HOOK]
+    assert json.loads(text or "")["stages"] == ["prestart"]
