@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.action.gpu_host_verify import FA
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site import test_health
 
 READY = {"nvidia_gpu_state": "ready", "nvidia_gpus": test_health.FACTS["nvidia_gpus"]}
-WITHOUT_GPU = {**test_health.HOST, "nvidia": {"gpus": []}, "driver": {"loaded": None}}
+WITHOUT_GPU = test_health.with_gpus({"gpus": [], "driver": {"loaded": None}})
 
 
 class Run:
@@ -78,7 +78,7 @@ def test_a_healthy_host():
         (WITHOUT_GPU, {}, [PLAN]),
         (WITHOUT_GPU, {"container": True}, [PLAN]),
         (test_health.HOST, {"container": "yes"}, [PLAN, FACTS, VOLUME, PROOF]),
-        (test_health.changed(test_health.HOST, "driver/loaded", None), {}, [PLAN, FACTS]),
+        (test_health.changed(test_health.HOST, f"{test_health.DRIVER}/loaded", None), {}, [PLAN, FACTS]),
     ],
 )
 def test_only_what_a_host_needs_runs(host, arguments, modules):
