@@ -23,6 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import assigned_gpus, cdi_health, offered
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import registered_runtimes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import health as vendor_health
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -71,6 +72,7 @@ def judge(
         problems += offered.missing(host, facts, toolkit or toolkit_request.Request())
         notes += cdi_health.notes(host, facts)
         notes += _old_proof(host) if proof is None else []
+    problems += vendor_health.problems(host)
     problems += _engine(host, requires_engine)
     problems += _packages(host)
     problems += _further_keys(host)

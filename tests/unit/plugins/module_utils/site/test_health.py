@@ -135,6 +135,29 @@ def test_a_host_with_accelerators_of_another_vendor_needs_no_nvidia_gpu() -> Non
     assert judge(host, {}) == {"problems": [], "notes": []}
 
 
+def test_gpus_of_amd_without_a_driver_are_a_problem() -> None:
+    function = {
+        "address": "0000:05:00.0",
+        "vendor_id": "0x1002",
+        "device_id": "0x740f",
+        "class_id": "0x038000",
+        "kernel_driver": None,
+        "kind": "gpu",
+        "vendor": "amd",
+    }
+    host = with_gpus({"gpus": []})
+    host["kernel"] = {**host["kernel"], "running": "6.1.0-49-amd64"}
+    host["accelerators"]["amd"] = {
+        "devices": [function],
+        "module": {"name": "amdgpu", "loaded": False, "version": None, "kernels": []},
+        "record": {"texts": {}, "refused": {}, "names": ["/proc"], "nodes": {}},
+    }
+    (problem,) = judge(host, {})["problems"]
+    assert problem.startswith(
+        "The AMD GPUs cannot be used (state no_driver): The PCI bus has MI210 0000:05:00.0, but the running kernel "
+    )
+
+
 @pytest.mark.parametrize(
     ("gpus", "expected", "problem"),
     [
