@@ -35,14 +35,19 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call a
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import controller
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import LOCK_TIMEOUT, Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import dnf_excludes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adoption as site_adoption
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import (
+    application,
+    package_queries,
+    registry,
+    volume_part,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain as site_drain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import package_queries
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report as site_report
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import variables as site_variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import (
     cdi_program,
     facts_program,
@@ -58,7 +63,7 @@ FACTS = "gpufleet.hosts.nvidia_gpu_facts"
 MIGRATION = "gpufleet.hosts.nvidia_docker_migration"
 
 _SPEC = {
-    "parts": {"type": "list", "elements": "str", "choices": list(site_plan.PARTS), "default": []},
+    "parts": {"type": "list", "elements": "str", "choices": list(registry.PARTS), "default": []},
     "requires_root": {"type": "bool", "default": False},
     "collect_errors": {"type": "bool", "default": False},
     "first_plan": {"type": "bool", "default": True},
@@ -83,12 +88,6 @@ role_data.read_before_fork()
 # Each of these processes would read the documentation of the plugins for connections again, also those of later tasks.
 for _loader, _name in (connection_loader, C.DEFAULT_TRANSPORT), (become_loader, C.DEFAULT_BECOME_METHOD):
     _loader.get(_name, class_only=True)
-# Requests with checks of their own, besides those of `variables.read`.
-_READERS = {
-    "nvidia_driver": driver_request.read,
-    "container_engine": engine_request.read,
-    "nvidia_container_toolkit": toolkit_request.read,
-}
 
 
 class Failure(Exception):
@@ -172,6 +171,9 @@ class ActionModule(ActionBase):
             "host": host,
             "plan": {name: part.plan for name, part in parts.items()},
             "acting": [name for name, part in parts.items() if part.acts],
+            "order": registry.order(),
+            "apply": application.apply(parts, check_mode=self._task.check_mode),
+            "removed_first": application.removed_first(parts),
             "changes": package_queries.changes(parts),
             "notes": [*notes, *drain_notes],
             "drain": drain,
@@ -213,7 +215,7 @@ class ActionModule(ActionBase):
     def _conflicts(
         self,
         host: dict[str, Any],
-        parts: dict[str, site_plan.Part],
+        parts: dict[str, Part],
         options: dict[str, Any],
         known: package_queries.Known,
     ) -> list[str]:
@@ -222,7 +224,7 @@ class ActionModule(ActionBase):
         return site_plan.errors(host, answered, options["requires_root"])
 
     def _fail_if_impossible(
-        self, host: dict[str, Any], parts: dict[str, site_plan.Part], options: dict[str, Any], notes: list[str]
+        self, host: dict[str, Any], parts: dict[str, Part], options: dict[str, Any], notes: list[str]
     ) -> None:
         """Fail if the run cannot change the host. The result has the changes of the parts that could be planned."""
         errors = site_plan.errors(host, parts, options["requires_root"])
@@ -277,16 +279,16 @@ class ActionModule(ActionBase):
 
     def _variables(self, parts: list[str], errors: list[str]) -> dict[str, dict[str, Any]]:
         """Return the user's variables of the roles that the parts need, by role. Fail if one is invalid."""
-        needed = {"observe", *(role for part in parts for role in site_plan.NEEDED_ROLES[part])}
+        needed = {"observe", *(role for part in parts for role in registry.BY_NAME[part].needed_roles)}
         found: dict[str, dict[str, Any]] = {}
-        for role, request in site_variables.REQUESTS.items():
+        for role, request in registry.REQUESTS.items():
             if role not in needed:
                 continue
             names = {name: f"{role}_{name}" for name in variables.table(request)}
             found[role] = {
                 name: self._value(variable) for name, variable in names.items() if variable in self._task_vars
             }
-            errors = [*errors, *_unset(role, found[role])]
+            errors = [*errors, *site_variables.unset(role, found[role])]
             try:
                 checked = _read(role, found[role])
             except VariableError as error:
@@ -308,7 +310,14 @@ class ActionModule(ActionBase):
 
     def _observe(self, values: dict[str, dict[str, Any]], parts: list[str], lock_timeout: int = 0) -> dict[str, Any]:
         wanted = _read("observe", values["observe"])
-        arguments = {"services": wanted.services, "files": wanted.files, "package_lock_timeout": lock_timeout}
+        owned = registry.owned(parts)
+        arguments = {
+            "services": [*wanted.services, *owned.units],
+            "files": [*wanted.files, *owned.files],
+            "package_lock_timeout": lock_timeout,
+        }
+        if owned.packages:
+            arguments["package_patterns"] = [*owned.packages]
         if self._task.args.get("cloud_init_timeout"):
             arguments["cloud_init_timeout"] = self._task.args["cloud_init_timeout"]
         driver = driver_request.read(values["nvidia_driver"]) if "nvidia_driver" in values else None
@@ -318,7 +327,7 @@ class ActionModule(ActionBase):
         if engine is not None and engine.users and (engine.name, engine.state) == ("docker", "present"):
             arguments["users"] = engine.users
         if "driver_volume" in parts:
-            arguments["driver_volume"] = site_plan.volume_engines(values, parts)
+            arguments["driver_volume"] = volume_part.volume_engines(values, parts)
         host = self._run_program(arguments, parts) or self._run_module(OBSERVE, arguments)["host"]
         if (not parts or "nvidia_container_toolkit" in parts) and leftovers.may_exist(host):
             gather = {"gather": True, "docker_root": host["docker_data"]["root"]}
@@ -358,7 +367,7 @@ class ActionModule(ActionBase):
 
     def _observe_after_package_manager(self, values: dict[str, dict[str, Any]], parts: list[str]) -> dict[str, Any]:
         driver = values.get("nvidia_driver")
-        timeout = driver_request.read(driver).lock_timeout if driver is not None else site_plan.LOCK_TIMEOUT
+        timeout = driver_request.read(driver).lock_timeout if driver is not None else LOCK_TIMEOUT
         host = self._observe(values, parts, timeout)
         if host["package_state"]["busy"]:
             raise Failure(
@@ -375,9 +384,9 @@ class ActionModule(ActionBase):
         selected: list[str],
         known: package_queries.Known | None = None,
         facts: dict[str, Any] | None = None,
-    ) -> dict[str, site_plan.Part]:
+    ) -> dict[str, Part]:
         known = known or self._known
-        context = site_plan.Context(
+        context = Context(
             host=host,
             values=values,
             platforms=role_data.platforms(host["os"]["key"]),
@@ -464,21 +473,10 @@ def _timeout_variable(options: Mapping[str, Any]) -> str:
     return "dlami_cloud_init_timeout" if options.get("adopt") else "site_cloud_init_timeout"
 
 
-def _unset(role: str, values: Mapping[str, Any]) -> list[str]:
-    """Return an error for each empty value of a variable that has no empty value. The roles' tasks read them, too."""
-    rules = variables.table(site_variables.REQUESTS[role])
-    return [
-        f"{role}_{name} is {value!r}. Set one of its values, or remove the variable to use the default."
-        for name, value in values.items()
-        if (rules[name][0].kind in ("bool", "int", "bool or auto") or rules[name][1] in rules[name][0].choices)
-        and (value is None or (isinstance(value, str) and value != (value.strip() or None)))
-    ]
-
-
 def _read(role: str, values: Mapping[str, Any]) -> Any:
     """Return the request of a role. Some roles check more than the types and choices of their table."""
-    reader = _READERS.get(role)
-    return reader(values) if reader else variables.read(site_variables.REQUESTS[role], role, values)
+    part = registry.BY_NAME.get(role)
+    return part.read_request(values) if part else variables.read(registry.REQUESTS[role], role, values)
 
 
 @lru_cache(maxsize=1)

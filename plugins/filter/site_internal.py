@@ -19,7 +19,7 @@ kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain, shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import PARTS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS
 
 display = Display()
 

@@ -36,6 +36,11 @@ options:
     type: list
     elements: str
     default: []
+  package_patterns:
+    description: Regular expressions for names of further packages that C(packages) describes.
+    type: list
+    elements: str
+    default: []
   users:
     description:
       - Names of users to look up. C(docker_group) says which of them exist.

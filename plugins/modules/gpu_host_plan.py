@@ -127,6 +127,28 @@ acting:
   elements: str
   returned: success
   sample: [container_engine]
+order:
+  description:
+    - The C(part)s in the order in which playbook C(site) applies their plans. The list is the same for all hosts.
+    - C(role) is V(true) if a role of the same name applies the plan.
+    - C(removal) is V(true) for the turn of a removal that comes before the changes of all other parts.
+  type: list
+  elements: dict
+  returned: success
+  sample: [{part: container_engine, role: true, removal: false}]
+apply:
+  description:
+    - How playbook C(site) applies each part that has to act - V(planned), V(again) if the role plans again at its
+      turn, or V(reported) if check mode can only report the changes.
+  type: dict
+  returned: success
+  sample: {container_engine: planned}
+removed_first:
+  description: The parts whose removal comes before the changes of all other parts.
+  type: list
+  elements: str
+  returned: success
+  sample: []
 changes:
   description:
     - What each part would change, in the order of the parts.

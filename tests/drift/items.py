@@ -20,8 +20,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group, with_nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Values
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, cri_plan, own_cdi, wrapper_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_package_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
@@ -429,7 +431,7 @@ def offered(host: Mapping[str, Any], names: Iterable[str]) -> dict[str, list[str
 # --- the list -----------------------------------------------------------------------------------------------------
 
 
-def items(host: Mapping[str, Any], values: site_plan.Values, platforms: Mapping[str, Any]) -> list[Item]:
+def items(host: Mapping[str, Any], values: Values, platforms: Mapping[str, Any]) -> list[Item]:
     """Return everything that the roles manage on a converged host, sorted.
 
     `values` are the user's variables by role, `platforms` the roles' data as `site.plan.Context` describes it.
@@ -456,23 +458,23 @@ def items(host: Mapping[str, Any], values: site_plan.Values, platforms: Mapping[
 def _plans(
     host: Mapping[str, Any],
     state: Mapping[str, Any],
-    values: site_plan.Values,
+    values: Values,
     platforms: Mapping[str, Any],
     gpu_facts: dict[str, Any] | None,
 ) -> dict[str, dict[str, Any]]:
     """Plan all parts for a state of the host. The repositories offer what is installed on the converged host."""
-    context = site_plan.Context(
+    context = Context(
         host=state,  # type: ignore[arg-type]
         values=values,
         platforms=platforms,
         facts=gpu_facts,
         cdi_program=cdi_program.digest,
     )
-    parts = site_plan.plan(context, site_plan.PARTS)
+    parts = site_plan.plan(context, registry.PARTS)
     question = site_plan.query(parts)
     if question:
         versions = offered(host, question["query"])
-        parts = site_plan.plan(dataclasses.replace(context, versions=versions, streams={}), site_plan.PARTS)
+        parts = site_plan.plan(dataclasses.replace(context, versions=versions, streams={}), registry.PARTS)
     errors = [error for part in parts.values() for error in part.errors]
     if errors:
         raise UnknownKind(f"The drift test cannot plan the host: {' '.join(errors)}")

@@ -32,7 +32,7 @@ ROOT = HERE.parents[1]
 sys.path.append(str(ROOT / ".ansible/collections"))
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import variables as site_variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
 from ansible_collections.gpufleet.hosts.tests.drift import verdict, ways
 from ansible_collections.gpufleet.hosts.tests.drift.items import Item
@@ -110,7 +110,7 @@ class Host:
         known = json.loads(done.stdout)
         return {
             role: {name: known[f"{role}_{name}"] for name in variables.table(request) if f"{role}_{name}" in known}
-            for role, request in site_variables.REQUESTS.items()
+            for role, request in registry.REQUESTS.items()
         }
 
 

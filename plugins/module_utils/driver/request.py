@@ -8,12 +8,16 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import variables as repository_variables
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 _PACKAGE = r"[A-Za-z0-9][\w.+:-]*"
 _PACKAGE_SAMPLE = "nvtop (only the name, without a version, an option or a pattern)"
@@ -88,3 +92,14 @@ def _check_options(module: Any, options: Any) -> None:
                 f"{place}.{module}.{name} is {value!r}, but must be a single value on one line. Use the form "
                 f"{_OPTIONS_SAMPLE}; put text with spaces in double quotes inside the value."
             )
+
+
+def is_driver_wanted(host: Host, values: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether the host has GPUs for this system, and the driver is not to be removed."""
+    return bool(vendors.nvidia_group(host)["gpus"]) and read(values.get("nvidia_driver", {})).state == "present"
+
+
+def after_driver(host: Host, driver: Mapping[str, Any]) -> Host:
+    """Return the host as it will be when the driver of the plan is loaded."""
+    loaded = driver.get("next_loaded", vendors.nvidia_driver(host)["loaded"])
+    return cast("Host", vendors.with_nvidia_driver(host, loaded=loaded))

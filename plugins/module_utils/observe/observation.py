@@ -165,6 +165,7 @@ def observe(
     units: list[str] | None = None,
     files: list[str] | None = None,
     packages: list[str] | None = None,
+    package_patterns: list[str] | None = None,
     users: list[str] | None = None,
     find_user: Callable[[str], bool] | None = None,
     python: str | None = None,
@@ -175,13 +176,14 @@ def observe(
 
     `ask` sends a GET request to a Unix socket. Without it, no container engine is queried.
     `packages`: requested packages, whose names may be virtual.
+    `package_patterns`: regular expressions for further packages whose versions and holds are described.
     `users`: names of users that may use Docker. `find_user` looks up a user that /etc/passwd does not contain.
     `python`: the path of the Python that runs this module. `nvml_binding`: whether it has pynvml.
     `predict_volume` predicts the driver volume for a version of the driver. Without it, `driver_volume` is None.
     """
     system = host_platform.read(root, machine)
     functions = pci.scan_all(root)
-    state = installed.read(root, system["package_manager"], run)
+    state = installed.read(root, system["package_manager"], run, package_patterns or ())
     kernels = host_kernels.read(root, kernel, run)
     releases = [entry["release"] for entry in kernels["kernels"]]
     found = accelerators.pick(functions, root)

@@ -17,6 +17,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host.reboot_reasons
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dpkg_state, lock_files
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
@@ -42,8 +44,10 @@ RPM_FILE = [
 ]
 
 
-def read(root: str, manager: str | None, run: Run) -> dict:
+def read(root: str, manager: str | None, run: Run, patterns: Iterable[str] = ()) -> dict:
     """Return the installed packages and the state of the package manager.
+
+    `patterns`: regular expressions for names of further packages to describe, besides those of every GPU host.
 
     `all`: all installed packages by name, each as text of its version and architecture. Packages that are installed
     more than once have several, separated by commas.
@@ -64,10 +68,11 @@ def read(root: str, manager: str | None, run: Run) -> dict:
         "busy": False,
         "held_patterns": _locks(root, manager),
     }
+    interesting = re.compile("|".join([INTERESTING.pattern, *patterns])) if patterns else INTERESTING
     copies: dict[str, list[tuple[str, str]]] = {}
     held: set[str] = set()
     if manager == "apt":
-        copies, held = _dpkg(root, state)
+        copies, held = _dpkg(root, state, interesting)
     elif manager in ("dnf", "zypper"):
         copies = _rpm(run, state)
         held = _locked(state["held_patterns"], copies)
@@ -81,7 +86,7 @@ def read(root: str, manager: str | None, run: Run) -> dict:
     state["details"] = {
         name: {"version": entries[position][0], "held": name in held, "arch": entries[position][1]}
         for name, entries in copies.items()
-        if INTERESTING.search(name)
+        if interesting.search(name)
     }
     return state
 
@@ -150,12 +155,12 @@ def dpkg_copies(packages: list[dpkg_state.Package]) -> tuple[dict[str, list[tupl
     return copies, held
 
 
-def _dpkg(root: str, state: dict) -> tuple[dict[str, list[tuple[str, str]]], set[str]]:
+def _dpkg(root: str, state: dict, interesting: re.Pattern[str]) -> tuple[dict[str, list[tuple[str, str]]], set[str]]:
     # dpkg may end while its database is read, so `busy` covers the time before and after.
     was_busy = is_busy(root)
     packages = dpkg_state.parse(read_text(root, dpkg_state.STATUS) or "")
     copies, held = dpkg_copies(packages)
-    others = [p for p in packages if not p.is_usable and INTERESTING.search(p.bare)]
+    others = [p for p in packages if not p.is_usable and interesting.search(p.bare)]
     removed = {p.bare for p in others if p.state == dpkg_state.CONFIG_FILES}
     finished = (dpkg_state.CONFIG_FILES, dpkg_state.NOT_INSTALLED)
     state["unfinished"] = sorted({p.bare for p in others if p.state not in finished})

@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import requ
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Part, Values
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part, Values
 
 _TOOLKIT = "nvidia_container_toolkit"
 

@@ -13,25 +13,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import (
-    LOCK_TIMEOUT,
-    Part,
-    query,
-    rejected_sources,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import LOCK_TIMEOUT, Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import query, rejected_sources
 
 # Runs module package_transaction with these options. Returns its result, or the text of its failure.
 Run = Callable[[dict[str, Any]], "dict[str, Any] | str"]
 # The options of a query that decide which repositories it reads.
 _SOURCES = ("repositories", "archive_components", "module_streams", "files")
-# Playbook site removes the toolkit while the engine still runs, and the engine last.
-_REMOVAL_ORDER = ("nvidia_container_toolkit", "nvidia_driver", "container_engine")
-# Parts whose changes are unknown as long as those of another part are.
-_DEPENDS_ON = {
-    "nvidia_persistenced": {"nvidia_driver"},
-    "driver_volume": {"nvidia_driver", "container_engine"},
-    "container_proof": {"nvidia_driver", "container_engine", "nvidia_container_toolkit"},
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +94,7 @@ def rehearsal(parts: Mapping[str, Part]) -> dict[str, Any] | None:
 
     They are simulated together before the first change, so that the last one cannot fail after the first one.
     """
-    planned = (parts[name].removal for name in _REMOVAL_ORDER if name in parts and parts[name].acts)
+    planned = (parts[name].removal for name in registry.removal_order() if name in parts and parts[name].acts)
     removals = [removal for removal in planned if removal]
     if not removals:
         return None
@@ -132,6 +121,6 @@ def changes_of_failed(uid: int, parts: Mapping[str, Part], *, removals: bool) ->
         {
             name: part
             for name, part in parts.items()
-            if name not in unknown and not unknown & _DEPENDS_ON.get(name, set())
+            if name not in unknown and unknown.isdisjoint(registry.BY_NAME[name].after)
         }
     )

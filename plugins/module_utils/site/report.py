@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import le
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Part
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part
 
 STATES = ("converged", "changes", "failed", "unreachable")
 

@@ -7,33 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import request as observe_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import request as persistence_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain as site_drain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import request as slurm_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import OUTPUTS, REQUESTS
 
-# The dataclass of each role's variables.
-REQUESTS: dict[str, type] = {
-    "observe": observe_request.Request,
-    "nvidia_driver": driver_request.Request,
-    "nvidia_persistenced": persistence_request.Request,
-    "container_engine": engine_request.Request,
-    "nvidia_container_toolkit": toolkit_request.Request,
-    "cuda_toolkit": cuda_request.Request,
-    "gpu_slurm_node": slurm_request.SlurmNodeRequest,
-}
-# The variables that the roles set for playbooks.
-OUTPUTS = frozenset(
-    {"nvidia_driver_report", "nvidia_persistenced_report", "cuda_toolkit_report", "gpu_slurm_node_report"}
-)
 _DRAIN = [f"drain_{name}" for name in variables.table(site_drain.SiteDrainRequest)]
 # The variables of playbooks, without the prefix. Playbooks dlami and plan also read those of playbook site.
 PLAYBOOKS: dict[str, list[str]] = {
@@ -55,6 +36,17 @@ class Names:
 
     errors: list[str]
     warnings: list[str]
+
+
+def unset(role: str, values: Mapping[str, Any]) -> list[str]:
+    """Return an error for each empty value of a variable that has no empty value. The roles' tasks read them, too."""
+    rules = variables.table(REQUESTS[role])
+    return [
+        f"{role}_{name} is {value!r}. Set one of its values, or remove the variable to use the default."
+        for name, value in values.items()
+        if (rules[name][0].kind in ("bool", "int", "bool or auto") or rules[name][1] in rules[name][0].choices)
+        and (value is None or (isinstance(value, str) and value != (value.strip() or None)))
+    ]
 
 
 def unknown_names(names: Iterable[str]) -> Names:

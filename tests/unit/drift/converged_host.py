@@ -11,8 +11,9 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import variables as site_variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
 from ansible_collections.gpufleet.hosts.tests.drift import run as drift_run
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
@@ -36,7 +37,7 @@ _UNIT = "[Service]\nExecStart=/usr/bin/nvidia-persistenced --user nvidia-persist
 def values(**by_role: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the user's variables by role, like the inventory of the scenario."""
     known = {"nvidia_container_toolkit": {"source": "none"}, **by_role}
-    return {role: known.get(role, {}) for role in site_variables.REQUESTS}
+    return {role: known.get(role, {}) for role in registry.REQUESTS}
 
 
 def converged_host() -> dict[str, Any]:
@@ -94,8 +95,8 @@ def _file(content: str) -> dict[str, Any]:
 
 def _apply(host: dict[str, Any]) -> None:
     """Write the files and options that the plan of this host requires."""
-    context = site_plan.Context(host=host, values=values(), platforms=drift_run.platforms(KEY))
-    parts = site_plan.plan(context, site_plan.PARTS)
+    context = Context(host=host, values=values(), platforms=drift_run.platforms(KEY))
+    parts = site_plan.plan(context, registry.PARTS)
     todo = parts["nvidia_driver"].plan["todo"]
     for file in (*todo["files"], *todo["transaction"]["files"]):
         host["files"][file["path"]] = _file(file["content"])

@@ -14,7 +14,10 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Todo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
 from ansible_collections.gpufleet.hosts.tests.drift.items import Item, UnknownKind
@@ -34,8 +37,8 @@ def of_kind(found: list[Item], kind: str) -> set[str]:
 
 
 def test_the_sample_is_converged() -> None:
-    context = site_plan.Context(host=sample.converged_host(), values=sample.values(), platforms=platforms(sample.KEY))
-    parts = site_plan.plan(context, site_plan.PARTS)
+    context = Context(host=sample.converged_host(), values=sample.values(), platforms=platforms(sample.KEY))
+    parts = site_plan.plan(context, registry.PARTS)
     assert [name for name, part in parts.items() if part.acts or part.errors] == []
 
 
@@ -130,9 +133,10 @@ def test_an_unknown_field_of_a_plan_is_an_error(part: str, plan: dict[str, Any],
 
 
 def test_an_unknown_part_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    planners = {**site_plan._PLANNERS, "nvidia_dcgm": lambda _context, _parts: site_plan.Part()}
-    monkeypatch.setattr(site_plan, "_PLANNERS", planners)
-    monkeypatch.setattr(site_plan, "PARTS", tuple(planners))
+    unknown = Declaration(name="nvidia_dcgm", plan=lambda _context, _parts: Part())
+    monkeypatch.setitem(registry.BY_NAME, unknown.name, unknown)
+    for place in registry, site_plan:
+        monkeypatch.setattr(place, "PARTS", tuple(registry.BY_NAME))
     with pytest.raises(UnknownKind, match="nvidia_dcgm"):
         listed()
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health, registry
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, wrapper_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import Request
@@ -78,15 +79,15 @@ def with_wrapper() -> dict[str, Any]:
 HOSTS = {"default": sample.converged_host, "cdi": with_cdi, "wrapper": with_wrapper}
 
 
-def planned(host: dict[str, Any], values: Any, facts: Any = None) -> dict[str, site_plan.Part]:
-    context = site_plan.Context(
+def planned(host: dict[str, Any], values: Any, facts: Any = None) -> dict[str, Part]:
+    context = Context(
         host=host,  # type: ignore[arg-type]
         values=values,
         platforms=platforms(sample.KEY),
         facts=facts,
         cdi_program=drift_items.cdi_program.digest,
     )
-    return site_plan.plan(context, site_plan.PARTS)
+    return site_plan.plan(context, registry.PARTS)
 
 
 def verified(host: dict[str, Any], facts: Any, toolkit: Request) -> list[str]:

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
 from ansible_collections.gpufleet.hosts.tests.drift.items import Item
 from ansible_collections.gpufleet.hosts.tests.drift.run import platforms
@@ -31,14 +33,14 @@ def broken_host(item: Item) -> dict[str, Any]:
 def test_the_plan_names_exactly_the_item_that_drifted(item: Item) -> None:
     host, converged = broken_host(item), sample.converged_host()
     facts = drift_items.facts(host, [item.name]) if item.kind == "persistence_mode" else None
-    context = site_plan.Context(host=host, values=sample.values(), platforms=platforms(sample.KEY), facts=facts)
-    parts = site_plan.plan(context, site_plan.PARTS)
+    context = Context(host=host, values=sample.values(), platforms=platforms(sample.KEY), facts=facts)
+    parts = site_plan.plan(context, registry.PARTS)
     question = site_plan.query(parts)
     # Only packages need the repositories.
     assert question is None or item.kind == "package"
     if question:
         context = dataclasses.replace(context, versions=drift_items.offered(converged, question["query"]), streams={})
-        parts = site_plan.plan(context, site_plan.PARTS)
+        parts = site_plan.plan(context, registry.PARTS)
     texts = {name: part.changes for name, part in parts.items() if part.changes}
     named = {other for other in ITEMS for text in texts.get(other.part, []) if drift_items.names(other, text)}
     others = {other for other in ITEMS if not drift_items.is_intact(other, host, converged)}

@@ -19,7 +19,9 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
 from ansible_collections.gpufleet.hosts.tests.drift import run as drift_run
 from ansible_collections.gpufleet.hosts.tests.drift import verdict, ways
@@ -63,19 +65,19 @@ class FakeHost(drift_run.Host):
                 self.state["services"][item.name].update(active_state="active", unit_file_state="disabled")
         return ""
 
-    def parts(self) -> dict[str, site_plan.Part]:
-        context = site_plan.Context(host=self.state, values=sample.values(), platforms=PLATFORMS)
-        parts = site_plan.plan(context, site_plan.PARTS)
+    def parts(self) -> dict[str, Part]:
+        context = Context(host=self.state, values=sample.values(), platforms=PLATFORMS)
+        parts = site_plan.plan(context, registry.PARTS)
         question = site_plan.query(parts)
         if question:
             offered = drift_items.offered(sample.converged_host(), question["query"])
             context = dataclasses.replace(context, versions=offered, streams={})
-            parts = site_plan.plan(context, site_plan.PARTS)
+            parts = site_plan.plan(context, registry.PARTS)
         if site_plan.needs_facts(self.state, sample.values(), parts):
             is_active = self.state["services"]["nvidia-persistenced.service"]["active_state"] == "active"
             off = self.modes_off if is_active else self.state["accelerators"]["nvidia"]["gpus"]
             context = dataclasses.replace(context, facts=drift_items.facts(self.state, off))
-            parts = site_plan.plan(context, site_plan.PARTS)
+            parts = site_plan.plan(context, registry.PARTS)
         return parts
 
     def play(self, playbook: Path, *arguments: str) -> Run:

@@ -13,7 +13,8 @@ import yaml
 from jinja2.nativetypes import NativeEnvironment
 
 from ansible_collections.gpufleet.hosts.plugins.filter import site_internal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import PARTS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import application, registry
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import site_samples
 
 PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
@@ -78,21 +79,79 @@ def test_only_hosts_that_need_a_part_get_it(gpus: tuple[str, ...], state: str, e
     assert parts["verify"].plan["applies"] is ("nvidia_driver" in expected)
 
 
-def roles_in_order(**variables: Any) -> list[str]:
-    """Return the roles that a host runs on which all parts act."""
-    tasks = yaml.safe_load((PLAYBOOKS / "tasks/change.yml").read_text(encoding="utf-8"))
+def applied(how: dict[str, str], removed_first: tuple[str, ...] = ()) -> list[str]:
+    """Return what playbook site does with the parts of a host, in this order: role, step or report of a part."""
+    tasks = yaml.safe_load((PLAYBOOKS / "tasks/part.yml").read_text(encoding="utf-8"))
     jinja = NativeEnvironment()
-    known = {"site_plan": {"acting": ALL, "plan": {}}, "ansible_check_mode": False, **variables}
+    plan = {"apply": how, "removed_first": removed_first, "plan": {name: {"changes": ["x"]} for name in how}}
     found = []
-    for task in tasks:
-        conditions = task.get("when", [])
-        conditions = conditions if isinstance(conditions, list) else [conditions]
-        if "ansible.builtin.include_role" in task and all(jinja.compile_expression(text)(known) for text in conditions):
-            found.append(task["ansible.builtin.include_role"]["name"].rpartition(".")[2])
+    for turn in registry.order():
+        known = {"site_plan": plan, "site_part": turn}
+        for task in tasks:
+            if all(jinja.compile_expression(text)(**known) for text in task["when"]):
+                (kind,) = {"ansible.builtin.include_role", "ansible.builtin.include_tasks", "ansible.builtin.debug"} & {
+                    *task
+                }
+                found.append(f"{kind.rpartition('.')[2]} {turn['part']}")
     return found
 
 
-def test_toolkit_is_installed_after_the_engine_and_removed_before_it() -> None:
-    assert roles_in_order() == ALL[:4]
-    toolkit = ALL[3]
-    assert roles_in_order(nvidia_container_toolkit_state="absent") == [toolkit, *ALL[:3]]
+ROLES = [f"include_role {name}" for name in ALL[:4]]
+STEPS = [f"include_tasks {name}" for name in ALL[4:6]]
+
+
+@pytest.mark.parametrize(
+    ("how", "removed_first", "expected"),
+    [
+        (dict.fromkeys(ALL[:6], "planned"), (), [*ROLES, *STEPS]),
+        # The engine must still be installed to apply the removal of its runtime.
+        (dict.fromkeys(ALL[:4], "planned"), (ALL[3],), [ROLES[3], *ROLES[:3]]),
+        ({ALL[0]: "planned", ALL[1]: "again"}, (), ROLES[:2]),
+        ({ALL[0]: "planned", ALL[1]: "reported"}, (), [ROLES[0], f"debug {ALL[1]}"]),
+        ({ALL[5]: "reported"}, (), [f"debug {ALL[5]}"]),
+        ({}, (), []),
+    ],
+)
+def test_the_parts_act_in_the_order_of_the_registry(
+    how: dict[str, str], removed_first: tuple[str, ...], expected: list[str]
+) -> None:
+    assert applied(how, removed_first) == expected
+
+
+def test_every_step_has_its_tasks() -> None:
+    steps = {turn["part"] for turn in registry.order() if not turn["role"]}
+    assert {path.stem for path in (PLAYBOOKS / "tasks/parts").glob("*.yml")} == steps
+
+
+@pytest.mark.parametrize(
+    ("check_mode", "expected"),
+    [
+        (
+            False,
+            {
+                "nvidia_driver": "planned",
+                "nvidia_persistenced": "again",
+                "container_engine": "planned",
+                "nvidia_container_toolkit": "planned",
+                "driver_volume": "planned",
+                "container_proof": "planned",
+            },
+        ),
+        (
+            True,
+            {
+                "nvidia_driver": "planned",
+                "nvidia_persistenced": "reported",
+                "container_engine": "planned",
+                "nvidia_container_toolkit": "planned",
+                "driver_volume": "reported",
+                "container_proof": "reported",
+            },
+        ),
+    ],
+)
+def test_parts_plan_again_after_the_driver_and_are_only_reported_in_check_mode(
+    check_mode: bool, expected: dict[str, str]
+) -> None:
+    parts = site_samples.planned(site_samples.bare(), {"nvidia_container_toolkit": {"source": "auto"}})
+    assert application.apply(parts, check_mode=check_mode) == expected

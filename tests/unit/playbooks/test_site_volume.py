@@ -13,10 +13,11 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import PARTS, Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import site_samples
 
-CHANGE = Path(__file__).resolve().parents[3] / "playbooks/tasks/change.yml"
+STEP = Path(__file__).resolve().parents[3] / "playbooks/tasks/parts/driver_volume.yml"
 MODULE = "gpufleet.hosts.nvidia_driver_volume"
 NO_ENGINE = tuple(part for part in PARTS if part != "container_engine")
 
@@ -34,8 +35,8 @@ def planned(engine: str, parts: tuple[str, ...], *, runs_docker: bool = False, h
 
 def arguments(part: Part) -> dict[str, Any]:
     """Return the options with which the playbook calls the module."""
-    tasks = yaml.safe_load(CHANGE.read_text(encoding="utf-8"))
-    (options,) = [step[MODULE] for task in tasks for step in task.get("block", []) if MODULE in step]
+    tasks = yaml.safe_load(STEP.read_text(encoding="utf-8"))
+    (options,) = [task[MODULE] for task in tasks if MODULE in task]
     templar = Templar(loader=DataLoader(), variables={"site_plan": {"plan": {"driver_volume": part.plan}}})
     return {name: templar.template(trust_as_template(value)) for name, value in options.items()}
 

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import PARTS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
 
 

@@ -15,9 +15,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Context, Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     FROM_DEBIAN,
@@ -158,7 +159,7 @@ def context(there: dict[str, Any], values: dict[str, dict[str, Any]] | None = No
 def planned(
     there: dict[str, Any],
     values: dict[str, dict[str, Any]] | None = None,
-    parts: tuple[str, ...] = site_plan.PARTS,
+    parts: tuple[str, ...] = registry.PARTS,
     **more: Any,
 ) -> dict[str, Part]:
     """Plan parts with the answer to their query, if they have one."""

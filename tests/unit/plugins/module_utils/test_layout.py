@@ -19,6 +19,7 @@ MODULE_UTILS = PLUGINS / "module_utils"
 # A package imports from those before it in this list, never from those after it.
 ORDER = [
     "base",
+    "parts",
     "hardware",
     "aws",
     "host",

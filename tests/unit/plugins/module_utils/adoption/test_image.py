@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import holds
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import PARTS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import bare
 
 NEURON = {"vendor": "neuron", "kind": "accelerator", "generation": "Inferentia2"}

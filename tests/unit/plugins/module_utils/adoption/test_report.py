@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image, report
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.report import Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import PARTS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import converged, file
 
 UNCHANGED = {part: Part([], ["satisfies nvidia_driver_source"]) for part in PARTS}

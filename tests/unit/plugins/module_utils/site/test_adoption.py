@@ -9,6 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.image import Adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.package_plan import UNIT
@@ -53,7 +54,7 @@ def dlami(*, plugin=False, held=(), report=None):
 def run(there, values=None, *, selected=PARTS, **before):
     """Plan the adoption. Return the plans and the result."""
     given = {**{role: {} for role in ROLES}, **(values or DLAMI)}
-    context = site_plan.Context(host=there, values=given, platforms={**PLATFORMS, "nvidia_driver": platform(KEY)})
+    context = Context(host=there, values=given, platforms={**PLATFORMS, "nvidia_driver": platform(KEY)})
     parts = site_plan.plan(context, selected)
     before = {"changes_before": None, "held_before": None, **before}
     adopted = Adoption("dlami", list(selected), "")

@@ -19,8 +19,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
     Disruption,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Part
 
 SLURM = {"adapter": "slurm"}
 RELOAD = Disruption(DRIVER_RELOAD, "x")

@@ -12,10 +12,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record as proof_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Context, Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry, report, volume_part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_packages
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     KERNELS,
@@ -43,7 +43,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import (
     running,
 )
 
-DRIVER, PERSISTENCE, ENGINE, TOOLKIT, VOLUME, PROOF, VERIFY = site_plan.PARTS
+DRIVER, PERSISTENCE, ENGINE, TOOLKIT, VOLUME, PROOF, VERIFY = registry.PARTS
 OLD, NEW = "535.261.03", "550.163.01"
 ABSENT = {"nvidia_driver": {"state": "absent"}}
 INACTIVE = {"nvidia_driver": {"activate": False}}
@@ -181,7 +181,7 @@ def test_adopted_driver_is_held_in_the_run_that_installs_the_plugin_for_it(engin
     there["files"][owned.DAEMON_JSON] = file(None)
     values = {role: {} for role in ROLES} | {"nvidia_driver": {"source": "preinstalled"}, "container_engine": engine}
     platforms = {**PLATFORMS, "nvidia_driver": platform(key)}
-    plan = site_plan.plan(site_plan.Context(host=there, values=values, platforms=platforms), names)[DRIVER].plan
+    plan = site_plan.plan(Context(host=there, values=values, platforms=platforms), names)[DRIVER].plan
     todo = plan["todo"]
     assert (package in todo["transaction"]["hold"], todo["prerequisites"] == [plugin]) == (is_held, is_held)
 
@@ -275,9 +275,7 @@ def foreign(**more) -> dict:
 
 def test_query_is_for_the_driver_of_a_bare_host():
     question = site_plan.query(
-        site_plan.plan(
-            context(bare(), {"nvidia_driver": {"lock_timeout": 7, "download_timeout": 700}}), site_plan.PARTS
-        )
+        site_plan.plan(context(bare(), {"nvidia_driver": {"lock_timeout": 7, "download_timeout": 700}}), registry.PARTS)
     )
     assert (question["record"], question["lock_timeout"], question["download_timeout"]) == ("nvidia_driver", 7, 700)
     assert {"nvidia-kernel-dkms", "libcuda1", f"linux-headers-{KERNEL}"} <= set(question["query"])
@@ -296,7 +294,7 @@ def test_daemon_that_matches_an_existing_driver_is_queried():
 def test_daemon_is_chosen_after_the_driver_is_installed():
     there = without_package(foreign(), "nvidia-smi")
     # The daemon is part of the one query, because the answer may show that the driver needs no package.
-    assert "nvidia-persistenced" in site_plan.query(site_plan.plan(context(there), site_plan.PARTS))["query"]
+    assert "nvidia-persistenced" in site_plan.query(site_plan.plan(context(there), registry.PARTS))["query"]
     parts = planned(there)
     assert parts[DRIVER].plan["installs"]
     assert site_plan.errors(there, parts, requires_root=True) == []
@@ -370,8 +368,8 @@ def test_removal_of_the_engine_is_planned():
 @pytest.mark.parametrize("versions", [{}, {"libcuda1": ["535.309.01-1"]}], ids=["empty", "incomplete"])
 def test_answer_is_not_queried_again(versions):
     there = bare()
-    assert site_plan.query(site_plan.plan(context(there), site_plan.PARTS)) is not None
-    parts = site_plan.plan(context(there, versions=versions, streams={}), site_plan.PARTS)
+    assert site_plan.query(site_plan.plan(context(there), registry.PARTS)) is not None
+    parts = site_plan.plan(context(there, versions=versions, streams={}), registry.PARTS)
     assert site_plan.query(parts) is None
     assert "repositories have no linux-headers" in site_plan.errors(there, parts, requires_root=True)[0]
 
@@ -383,7 +381,7 @@ def test_driver_with_errors_queries_nothing():
 # --- GPU facts ----------------------------------------------------------------------------------------------------
 
 LOOKING = [
-    ("converged", converged(), {}, site_plan.PARTS, True),
+    ("converged", converged(), {}, registry.PARTS, True),
     ("only the daemon", converged(), {}, (PERSISTENCE,), True),
     ("only the check", converged(), {}, (VERIFY,), True),
     ("only the toolkit", converged(), {}, (TOOLKIT,), True),
@@ -391,12 +389,12 @@ LOOKING = [
     ("neither", converged(), {}, (DRIVER, ENGINE, VOLUME), False),
     ("check without a loaded driver", unloaded(), {}, (VERIFY,), True),
     ("daemon without a loaded driver", unloaded(), {}, (PERSISTENCE,), False),
-    ("driver to load", unloaded(), {}, site_plan.PARTS, False),
-    ("driver to reload", outdated(), {}, site_plan.PARTS, False),
-    ("driver to install", bare(), {}, site_plan.PARTS, False),
-    ("packages of the loaded version", without_package(converged(), "nvidia-smi"), {}, site_plan.PARTS, False),
-    ("no GPU", bare(gpus=()), {}, site_plan.PARTS, False),
-    ("driver to remove", converged(), ABSENT, site_plan.PARTS, False),
+    ("driver to load", unloaded(), {}, registry.PARTS, False),
+    ("driver to reload", outdated(), {}, registry.PARTS, False),
+    ("driver to install", bare(), {}, registry.PARTS, False),
+    ("packages of the loaded version", without_package(converged(), "nvidia-smi"), {}, registry.PARTS, False),
+    ("no GPU", bare(gpus=()), {}, registry.PARTS, False),
+    ("driver to remove", converged(), ABSENT, registry.PARTS, False),
 ]
 
 
@@ -424,34 +422,34 @@ def test_report_of_the_daemon_needs_facts():
 # --- the driver volume --------------------------------------------------------------------------------------------
 
 ENGINES = [
-    ("docker", site_plan.PARTS, ["auto"], ["docker"]),
+    ("docker", registry.PARTS, ["auto"], ["docker"]),
     ("docker", (VOLUME,), ["auto"], []),
-    ("podman", site_plan.PARTS, ["auto"], ["podman"]),
-    ("containerd", site_plan.PARTS, ["none"], []),
-    ("none", site_plan.PARTS, ["none"], []),
+    ("podman", registry.PARTS, ["auto"], ["podman"]),
+    ("containerd", registry.PARTS, ["none"], []),
+    ("none", registry.PARTS, ["none"], []),
 ]
 
 
 @pytest.mark.parametrize(("name", "names", "engine", "expected"), ENGINES)
 def test_volume_is_registered_with_engines_that_have_volumes(name, names, engine, expected):
     options = {"engine": engine, "expected_engines": expected}
-    assert site_plan.volume_engines({"container_engine": {"name": name}}, names) == options
+    assert volume_part.volume_engines({"container_engine": {"name": name}}, names) == options
     part = planned(converged(), {"container_engine": {"name": name}}, names)[VOLUME]
     assert {key: part.plan[key] for key in options} == options
 
 
 def test_engine_is_docker_by_default():
-    assert site_plan.volume_engines({}, [ENGINE]) == {"engine": ["auto"], "expected_engines": ["docker"]}
+    assert volume_part.volume_engines({}, [ENGINE]) == {"engine": ["auto"], "expected_engines": ["docker"]}
 
 
 BOTH = {name: {"package": name, "version": "1", "info": None} for name in ("docker", "podman")}
 REGISTERED = [
-    ("podman", site_plan.PARTS, {}, " and register it with podman"),
-    ("docker", site_plan.PARTS, {"engines": BOTH}, " and register it with docker and podman"),
+    ("podman", registry.PARTS, {}, " and register it with podman"),
+    ("docker", registry.PARTS, {"engines": BOTH}, " and register it with docker and podman"),
     ("docker", (DRIVER, VOLUME), {"engines": BOTH}, " and register it with docker and podman"),
     ("docker", (DRIVER, VOLUME), {}, ""),
-    ("containerd", site_plan.PARTS, {"engines": BOTH}, ""),
-    ("none", site_plan.PARTS, {"engines": BOTH}, ""),
+    ("containerd", registry.PARTS, {"engines": BOTH}, ""),
+    ("none", registry.PARTS, {"engines": BOTH}, ""),
 ]
 
 
@@ -472,9 +470,9 @@ def test_prediction_becomes_the_plan(describe, actions):
 BROKEN = prediction(error="docker does not respond")
 STOPPED_DOCKER = {"docker.service": {**running("docker.service"), "active_state": "inactive"}}
 FAILING = [
-    ("converged engine", {}, NONE, site_plan.PARTS, True),
+    ("converged engine", {}, NONE, registry.PARTS, True),
     ("engine not selected", {"services": STOPPED_DOCKER}, {}, (VOLUME,), True),
-    ("engine to start", {"services": STOPPED_DOCKER}, {}, site_plan.PARTS, False),
+    ("engine to start", {"services": STOPPED_DOCKER}, {}, registry.PARTS, False),
 ]
 
 
@@ -520,7 +518,7 @@ def test_volume_waits_for_the_reboot_that_a_policy_forbids():
 
 @pytest.mark.parametrize(
     ("there", "values", "names"),
-    [(bare(), {}, (VOLUME,)), (unloaded(), {}, (VOLUME,)), (unloaded(), INACTIVE, site_plan.PARTS)],
+    [(bare(), {}, (VOLUME,)), (unloaded(), {}, (VOLUME,)), (unloaded(), INACTIVE, registry.PARTS)],
     ids=["bare", "unloaded", "not to be loaded"],
 )
 def test_volume_needs_a_loaded_driver(there, values, names):
@@ -595,7 +593,7 @@ RELEASES = {name: ["1.20.1-1"] for name in toolkit_packages.UNIT}
 AUTO: dict = {TOOLKIT: {}}
 
 
-def with_toolkit(there: dict, values: dict | None = None, parts: tuple[str, ...] = site_plan.PARTS) -> dict[str, Part]:
+def with_toolkit(there: dict, values: dict | None = None, parts: tuple[str, ...] = registry.PARTS) -> dict[str, Part]:
     """Plan a host whose repositories also have the container toolkit."""
     found = site_plan.plan(context(there, {**AUTO, **(values or {})}), parts)
     question = site_plan.query(found)
@@ -604,7 +602,7 @@ def with_toolkit(there: dict, values: dict | None = None, parts: tuple[str, ...]
 
 
 def test_bare_host_gets_the_toolkit_in_the_same_query():
-    question = site_plan.query(site_plan.plan(context(bare(), AUTO), site_plan.PARTS))
+    question = site_plan.query(site_plan.plan(context(bare(), AUTO), registry.PARTS))
     assert {*toolkit_packages.UNIT, "libcuda1"} <= set(question["query"])
     assert [item["name"] for item in question["repositories"]] == [owned.CONTAINER_TOOLKIT_REPOSITORY_ID]
     parts = with_toolkit(bare())
@@ -885,5 +883,5 @@ def test_volume_of_nvidia_docker_is_no_error_if_the_run_removes_it() -> None:
     seen = context(converged(driver_volume=prediction(error=error)))
     for volumes, expected in (([], [error]), (["nvidia_driver_580.95.05"], [])):
         toolkit = Part(plan={"migration": {"volumes": volumes}})
-        part = site_plan._volume(seen, {TOOLKIT: toolkit})
+        part = volume_part.PART.plan(seen, {TOOLKIT: toolkit})
         assert (part.errors, part.acts) == (expected, True)

@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
@@ -33,12 +34,12 @@ OF_A_USER = {"exists": True, "content": None, "mode": "0755"}
 ON, OFF, ABSENT = {"wrapper": True}, {}, {"state": "absent", "wrapper": True}  # type: ignore[var-annotated]
 
 
-def planned(file: dict[str, Any], values: dict[str, Any], **changes: Any) -> site_plan.Part:
+def planned(file: dict[str, Any], values: dict[str, Any], **changes: Any) -> Part:
     """Plan the role on a host with a driver and Docker. The toolkit itself is not its work here."""
     host = {**sample.converged_host(), "root_python": PYTHON, **changes}
     host["files"] = {**host["files"], PATH: file}
     given = sample.values(nvidia_container_toolkit={"source": "none", **values})
-    context = site_plan.Context(host=host, values=given, platforms=platforms(sample.KEY))  # type: ignore[arg-type]
+    context = Context(host=host, values=given, platforms=platforms(sample.KEY))  # type: ignore[arg-type]
     return site_plan.plan(context, ("nvidia_container_toolkit",))["nvidia_container_toolkit"]
 
 
@@ -101,7 +102,7 @@ def test_only_root_writes_the_program() -> None:
     assert planned(OURS, ON, uid=1000).errors == []
 
 
-def managed(file: dict[str, Any], **values: Any) -> site_plan.Part:
+def managed(file: dict[str, Any], **values: Any) -> Part:
     """Plan the role on a host whose toolkit it installed."""
     host = site_samples.converged()
     for name, version in container_toolkit_samples.unit().items():

@@ -1,0 +1,35 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Part container_engine: Docker, Podman or containerd."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import removal as engine_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, of_removal, of_role
+
+
+def plan(context: Context, _parts: Mapping[str, Part]) -> Part:
+    request = engine_request.read(context.values["container_engine"])
+    platforms = context.platforms["container_engine"]
+    if request.state == "absent":
+        removal = engine_removal.plan(context.host, request, platforms)
+        return of_removal("container_engine", removal)
+    return of_role(
+        "container_engine",
+        engine_plan.plan(context.host, request, platforms, context.versions),
+        request.download_timeout,
+    )
+
+
+PART = Declaration(
+    name="container_engine",
+    plan=plan,
+    request=engine_request.Request,
+    read=engine_request.read,
+)

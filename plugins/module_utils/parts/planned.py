@@ -1,0 +1,144 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every part returns as its plan, and what the plans depend on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import Disruption
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
+Values = Mapping[str, Mapping[str, Any]]
+# Seconds to wait for another package manager, for roles that have no variable for it.
+LOCK_TIMEOUT = 300
+
+
+@dataclasses.dataclass
+class Part:
+    """What a part of the run does on the host, and why."""
+
+    # What the role reads.
+    plan: dict[str, Any] = dataclasses.field(default_factory=dict)
+    acts: bool = False
+    # Imperative texts, in the order of the steps. Empty if the part does nothing.
+    changes: list[str] = dataclasses.field(default_factory=list)
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    # Why the part cannot do its work. They prevent every change on the host.
+    errors: list[str] = dataclasses.field(default_factory=list)
+    # Options of module package_transaction that query the available versions before the part can be planned.
+    query: dict[str, Any] | None = None
+    # The options of module package_transaction that remove the packages of the part.
+    removal: dict[str, Any] | None = None
+    # The variable that the role sets when it has finished.
+    report: dict[str, Any] | None = None
+    has_secrets: bool = False
+    # Whether the part removes what it has installed and written.
+    removes: bool = False
+    # Whether the role plans again at its turn, because an earlier part changes what it depends on.
+    plans_again: bool = False
+    # Whether check mode can only report the changes, because an earlier part has not changed the host.
+    is_only_reported: bool = False
+    # What the part interrupts on the host.
+    disruptions: list[Disruption] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What the plan depends on."""
+
+    host: Host
+    # The user's variables by role, without the role's prefix.
+    values: Values
+    # The roles' data for the platforms: `nvidia_driver` (of this host's platform, or None), `nvidia_persistenced`,
+    # `container_engine` and `nvidia_container_toolkit` (of all platforms).
+    platforms: Mapping[str, Any]
+    is_controller: bool = False
+    # The answer of the package manager: available versions by package, streams by dnf module, dependencies by package.
+    versions: dict[str, list[str]] | None = None
+    streams: dict[str, Any] | None = None
+    dependencies: dict[str, dict[str, str]] | None = None
+    # The sources of the driver whose repositories have no suitable version, with the reasons.
+    rejected_sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Why the query of a part failed, by part.
+    unanswered: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # The GPU facts of this run. They are read only if the driver stays as it is.
+    facts: dict[str, Any] | None = None
+    # The GPU facts before a planned reload of the driver, with the settings that it drops.
+    settings: dict[str, Any] | None = None
+    # Returns the digest of the program that writes the CDI specification. The controller builds it only if needed.
+    cdi_program: Callable[[], str | None] = lambda: None
+
+
+class RolePlan(Protocol):
+    """What the plans of most roles have in common."""
+
+    acts: bool
+    changes: list[str]
+    reason: str
+    problems: list[str]
+
+
+class RoleRemoval(Protocol):
+    """What the plans of most removals have in common. `record`: whether the role has installed packages."""
+
+    acts: bool
+    changes: list[str]
+    reasons: list[str]
+    problems: list[str]
+    packages: list[str]
+    record: bool
+
+
+def plan_of(parts: Mapping[str, Part], name: str) -> dict[str, Any]:
+    """Return the plan of a part, which is empty if the run does not contain the part."""
+    return parts[name].plan if name in parts else {}
+
+
+def package_query(role: str, options: Mapping[str, Any], download_timeout: int) -> dict[str, Any]:
+    """Return the options of module package_transaction for a question of a role."""
+    return {"record": role, **options, "lock_timeout": LOCK_TIMEOUT, "download_timeout": download_timeout}
+
+
+def package_removal(
+    record: str, packages: list[str], *, exists: bool, keep: Iterable[str] = (), together_with: Iterable[str] = ()
+) -> dict[str, Any] | None:
+    """Return the options of module package_transaction that remove packages, or None if there is no record."""
+    if not exists:
+        return None
+    return {"record": record, "together_with": [*together_with], "remove": packages, "keep": [*keep]}
+
+
+def of_role(role: str, result: RolePlan, download_timeout: int = LOCK_TIMEOUT) -> Part:
+    """Return the part for the plan of a role, whose class may have further fields: `query`, `disruptions` ..."""
+    query = getattr(result, "query", None)
+    return Part(
+        plan=plain(result),
+        acts=result.acts,
+        changes=result.changes,
+        reasons=[result.reason],
+        errors=result.problems,
+        query=package_query(role, query, download_timeout) if query and not result.problems else None,
+        has_secrets=getattr(result, "has_secrets", False),
+        disruptions=getattr(result, "disruptions", []),
+    )
+
+
+def of_removal(role: str, removal: RoleRemoval) -> Part:
+    """Return the part for the removal of what a role has installed and written."""
+    return Part(
+        plan=plain(removal),
+        acts=removal.acts,
+        changes=removal.changes,
+        reasons=removal.reasons,
+        errors=removal.problems,
+        removal=package_removal(role, removal.packages, exists=removal.record),
+        disruptions=getattr(removal, "disruptions", []),
+        removes=True,
+    )

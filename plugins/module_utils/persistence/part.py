@@ -1,0 +1,73 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Part nvidia_persistenced: the persistence daemon of NVIDIA's driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import after_driver, is_driver_wanted
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, package_query, plan_of
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import Request
+
+
+def plan(context: Context, parts: Mapping[str, Part]) -> Part:
+    if not is_driver_wanted(context.host, context.values):
+        reason = (
+            "nvidia_driver_state is absent"
+            if vendors.nvidia_group(context.host)["gpus"]
+            else "this host has no NVIDIA GPU, or all are assigned to virtual machines"
+        )
+        return Part(plan=plain(persistence_plan.Plan(wanted=False, retries=0, reason=reason)), reasons=[reason])
+    driver = plan_of(parts, "nvidia_driver")
+    installs = bool(driver.get("installs"))
+    brought = driver["todo"]["transaction"]["install"] if installs else []
+    request = variables.read(Request, "nvidia_persistenced", context.values["nvidia_persistenced"])
+    result = persistence_plan.plan(
+        after_driver(context.host, driver),
+        request,
+        context.platforms["nvidia_persistenced"],
+        context.versions,
+        persistence_plan.gpus_with_mode_off(context.facts or {}),
+        driver_brings=[name.partition("=")[0] for name in brought],
+    )
+    changes = result.changes
+    if installs and not changes and not vendors.nvidia_driver(context.host)["loaded"]:
+        # On some platforms, the driver's packages bring the daemon, whose unit is known only afterwards.
+        changes = ["configure nvidia-persistenced.service after the driver is installed"]
+        result.reason = "the packages of the driver can contain the daemon"
+    report = {"state": None, "gpus_off": result.turn_on, "reason": result.reason}
+    if context.facts:
+        report["state"] = context.facts["nvidia_gpu_state"]
+    # Ask also if the driver is to be installed: its versions may show that nothing is.
+    asks = result.query and context.versions is None
+    return Part(
+        plan={**plain(result), "changes": changes, "report": report},
+        # The role plans again after the driver's packages have changed.
+        acts=result.acts or installs,
+        changes=changes,
+        reasons=[result.reason],
+        errors=[] if installs else result.problems,
+        query=package_query("nvidia_persistenced", {"query": result.query}, request.download_timeout) if asks else None,
+        report=report if context.facts else None,
+        plans_again=installs,
+        is_only_reported=installs,
+    )
+
+
+PART = Declaration(
+    name="nvidia_persistenced",
+    vendor="nvidia",
+    plan=plan,
+    request=Request,
+    reads=("nvidia_driver",),
+    after=("nvidia_driver",),
+    needs_facts=True,
+    reports=True,
+)

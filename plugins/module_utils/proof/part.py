@@ -1,0 +1,82 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Part container_proof: containers see the GPUs of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import after_driver, is_driver_wanted
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, plan_of
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
+
+def plan(context: Context, parts: Mapping[str, Part]) -> Part:
+    host, request = context.host, toolkit_request.read(context.values["nvidia_container_toolkit"])
+    if request.state == "absent":
+        return Part(reasons=["nvidia_container_toolkit_state is absent"])
+    if request.source == "none" and "cdi" not in request.isolations:
+        return Part(reasons=["nvidia_container_toolkit_source is none"])
+    if not is_driver_wanted(host, context.values):
+        return Part(reasons=["this host needs no NVIDIA driver"])
+    driver, engine = plan_of(parts, "nvidia_driver"), plan_of(parts, "container_engine")
+    obstacle = None if driver.get("installs") else proof_plan.obstacle(after_driver(host, driver), context.facts)
+    installed = engine_versions(host, engine_request.read(context.values["container_engine"]), engine)
+    engines = proof_plan.engines(host, installed, engine.get("engine"))
+    if not engines:
+        obstacle = obstacle or "no container engine is running"
+    # Another part may remove the obstacle, so the host is planned again before the proof.
+    changing = [name for name in PART.after if name in parts and parts[name].acts]
+    if obstacle:
+        return Part(acts=bool(changing), reasons=[obstacle], is_only_reported=True)
+    result = proof_plan.plan(
+        host, engines, request.proof_image, request.isolations, upcoming=_changes_of_proof(host, parts)
+    )
+    return Part(
+        plan=plain(result),
+        acts=bool(result.changes or changing),
+        changes=result.changes,
+        reasons=[result.reason],
+        is_only_reported=True,
+    )
+
+
+def _changes_of_proof(host: Host, parts: Mapping[str, Part]) -> str | None:
+    """Return what the run changes that the last proof depends on, or None."""
+    driver, toolkit = plan_of(parts, "nvidia_driver"), plan_of(parts, "nvidia_container_toolkit")
+    if (
+        driver.get("installs")
+        or driver.get("next_loaded", vendors.nvidia_driver(host)["loaded"]) != vendors.nvidia_driver(host)["loaded"]
+    ):
+        return "the run changes the driver"
+    if plan_of(parts, "container_engine").get("packages"):
+        return "the run changes the container engine"
+    if any(toolkit.get(name) for name in ("transaction", "config_needed", "config")):
+        return "the run changes NVIDIA's container toolkit"
+    refresh = toolkit.get("cdi") or {}
+    own = toolkit.get("own_cdi") or {}
+    if any(units.get(name) for units in (refresh, own) for name in ("restart", "remove")):
+        return "the run changes a CDI specification"
+    return None
+
+
+PART = Declaration(
+    name="container_proof",
+    vendor="nvidia",
+    plan=plan,
+    is_step=True,
+    reads=("nvidia_driver", "container_engine", "nvidia_container_toolkit"),
+    after=("nvidia_driver", "container_engine", "nvidia_container_toolkit", "driver_volume"),
+    needs_facts=True,
+)

@@ -1,0 +1,67 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The registry of all parts, in the order in which they act. What is true for all of them is derived here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.part import PART as CONTAINER_ENGINE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import request as observe_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.part import PART as NVIDIA_PERSISTENCED
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.part import PART as CONTAINER_PROOF
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.driver_part import PART as NVIDIA_DRIVER
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.verify_part import PART as VERIFY
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.volume_part import PART as DRIVER_VOLUME
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import request as slurm_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import PART as NVIDIA_CONTAINER_TOOLKIT
+
+DECLARATIONS: tuple[Declaration, ...] = (
+    NVIDIA_DRIVER,
+    NVIDIA_PERSISTENCED,
+    CONTAINER_ENGINE,
+    NVIDIA_CONTAINER_TOOLKIT,
+    DRIVER_VOLUME,
+    CONTAINER_PROOF,
+    VERIFY,
+)
+BY_NAME = {one.name: one for one in DECLARATIONS}
+PARTS = tuple(BY_NAME)
+# The dataclass of each role's variables. The roles around those of the parts are no parts of playbook `site`.
+REQUESTS: dict[str, type] = {
+    "observe": observe_request.Request,
+    **{one.name: one.request for one in DECLARATIONS if one.request},
+    "cuda_toolkit": cuda_request.Request,
+    "gpu_slurm_node": slurm_request.SlurmNodeRequest,
+}
+# The variables that the roles set for playbooks.
+OUTPUTS = frozenset(
+    {*(f"{one.name}_report" for one in DECLARATIONS if one.reports), "cuda_toolkit_report", "gpu_slurm_node_report"}
+)
+
+
+def removal_order() -> list[str]:
+    """Return the parts in the order of their removals."""
+    return sorted(PARTS, key=lambda name: not BY_NAME[name].removed_first)
+
+
+def order() -> list[dict[str, Any]]:
+    """Return the parts in the order in which playbook `site` applies their plans.
+
+    `role`: whether a role applies the plan. `removal`: whether this is the turn of a removal that comes first.
+    """
+    acting = [one for one in DECLARATIONS if one.request or one.is_step]
+    turns = [(one, True) for one in acting if one.removed_first] + [(one, False) for one in acting]
+    return [{"part": one.name, "role": not one.is_step, "removal": removal} for one, removal in turns]
+
+
+def owned(parts: Collection[str]) -> Owns:
+    """Return what these parts own together. It reaches the observation as its options."""
+    declared = [BY_NAME[name].owns for name in parts]
+    fields = [field.name for field in dataclasses.fields(Owns)]
+    return Owns(**{field: tuple(value for one in declared for value in getattr(one, field)) for field in fields})

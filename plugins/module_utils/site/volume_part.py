@@ -1,0 +1,85 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Part driver_volume: the Docker volume with the files of the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import is_driver_wanted
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, Values, plan_of
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import new_volume
+
+
+def volume_engines(values: Values, parts: Collection[str]) -> dict[str, list[str]]:
+    """Return the options of module nvidia_driver_volume: the engines, and those that this run installs.
+
+    containerd has no volumes.
+    """
+    request = engine_request.read(values.get("container_engine", {}))
+    has_volumes = request.name in ("docker", "podman") and request.state == "present"
+    installed = [request.name] if has_volumes and "container_engine" in parts else []
+    return {"engine": ["auto"] if has_volumes else ["none"], "expected_engines": installed}
+
+
+def plan(context: Context, parts: Mapping[str, Part]) -> Part:
+    host, options = context.host, volume_engines(context.values, parts)
+    if not is_driver_wanted(host, context.values):
+        return Part(plan=options)
+    driver = plan_of(parts, "nvidia_driver")
+    upcoming = driver.get("next_loaded", vendors.nvidia_driver(host)["loaded"])
+    prediction = host["driver_volume"]
+    # The volume of nvidia-docker 1.0 has the same name.
+    migrates = (
+        prediction
+        and prediction["error"]
+        and plan_of(parts, "nvidia_container_toolkit").get("migration", {}).get("volumes")
+    )
+    if upcoming and (
+        migrates or upcoming != (vendors.nvidia_driver(host)["loaded"] or vendors.nvidia_driver(host)["on_disk"])
+    ):
+        # The prediction is for another version or another volume.
+        changes = [new_volume.text(host, options, upcoming)]
+        return Part(
+            plan={**options, "changes": changes},
+            acts=True,
+            changes=changes,
+            is_only_reported=vendors.nvidia_driver(host)["loaded"] is None,
+        )
+    if prediction is None or not upcoming:
+        return Part(plan=options, reasons=["no NVIDIA driver is loaded"])
+    library = vendors.nvidia_driver(host)["library"]
+    if library and library != upcoming and not driver.get("installs"):
+        waits = (
+            f"the driver volume waits for a reboot: module {upcoming} is loaded, but the libraries have version "
+            f"{library}. Reboot the host, or set nvidia_driver_reboot_policy to when_required"
+        )
+        return Part(plan=options, reasons=[waits])
+    # Packages of the same version can add files. An engine that this run installs or starts responds afterwards.
+    # The daemon's program is part of the volume, too.
+    installs = bool(driver.get("installs") or plan_of(parts, "nvidia_persistenced").get("packages"))
+    has_engine_changes = "container_engine" in parts and parts["container_engine"].acts
+    error = None if installs or has_engine_changes else prediction["error"]
+    # The packages bring the files back that the volume has and the host lacks.
+    changes = [name for name in prediction["actions"] if not installs or name not in prediction["surplus"]]
+    return Part(
+        plan={**options, "changes": changes},
+        acts=bool(prediction["changed"] or prediction["error"] or installs),
+        changes=changes,
+        errors=[error] if error else [],
+        is_only_reported=vendors.nvidia_driver(host)["loaded"] is None,
+    )
+
+
+PART = Declaration(
+    name="driver_volume",
+    vendor="nvidia",
+    plan=plan,
+    is_step=True,
+    reads=("nvidia_driver", "container_engine"),
+    after=("nvidia_driver", "container_engine"),
+)

@@ -1,0 +1,111 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Part nvidia_container_toolkit: NVIDIA's container toolkit, CDI and the runtime of the engines."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
+    Context,
+    Part,
+    of_removal,
+    of_role,
+    plan_of,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan as toolkit_cri
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.compatibility import ENGINES
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
+
+def plan(context: Context, parts: Mapping[str, Part]) -> Part:
+    host, request = context.host, toolkit_request.read(context.values["nvidia_container_toolkit"])
+    engine = engine_request.read(context.values["container_engine"])
+    is_managed = request.source != "none"
+    if request.state == "absent":
+        # The removal follows the records, so the source does not matter.
+        removal = toolkit_removal.plan(host, engine.restart_policy)
+        return dataclasses.replace(of_removal("nvidia_container_toolkit", removal), disruptions=removal.cri.disruptions)
+    if not is_managed and "cdi" not in request.isolations and not request.wrapper:
+        result = toolkit_plan.without_toolkit(host, request, engines={})
+        return of_role("nvidia_container_toolkit", result, request.download_timeout)
+    if not driver_request.is_driver_wanted(host, context.values):
+        return _idle_toolkit(host, "this host needs no NVIDIA driver")
+    engines = engine_versions(host, engine, plan_of(parts, "container_engine"))
+    if toolkit_cri.has_unpackaged_containerd(host):
+        engines.setdefault("containerd", None)
+    if not engines:
+        return _idle_toolkit(host, "this host has no container engine")
+    driver = plan_of(parts, "nvidia_driver")
+    upcoming = driver.get("next_loaded", vendors.nvidia_driver(host)["loaded"])
+    common: dict[str, Any] = {
+        "engines": engines,
+        "driver": upcoming,
+        "cdi_waits": cdi_refresh.waits(host, context.facts, upcoming),
+        "cdi_changed": cdi_refresh.changed(host, context.facts),
+        # Without activation, the old driver stays loaded, whose libraries are gone.
+        "has_new_driver": bool(driver.get("installs"))
+        and driver_request.read(context.values["nvidia_driver"]).activate,
+        "cdi_program": context.cdi_program,
+    }
+    if not is_managed:
+        result = toolkit_plan.without_toolkit(host, request, **common)
+        return _after_driver(driver, of_role("nvidia_container_toolkit", result, request.download_timeout))
+    result = toolkit_plan.plan(
+        host,
+        request,
+        context.platforms["nvidia_container_toolkit"],
+        context.versions,
+        restart_policy=engine.restart_policy,
+        **common,
+    )
+    return _after_driver(driver, of_role("nvidia_container_toolkit", result, request.download_timeout))
+
+
+def _after_driver(driver: Mapping[str, Any], part: Part) -> Part:
+    """Plan again after the driver, which may not be loaded as planned. A role that changes packages does so anyway."""
+    has_transaction = part.plan.get("transaction") is not None
+    return dataclasses.replace(part, plans_again=bool(driver.get("installs")) and not has_transaction)
+
+
+def _idle_toolkit(host: Host, reason: str) -> Part:
+    idle = toolkit_plan.idle(host, reason)
+    return of_role("nvidia_container_toolkit", idle) if idle.acts else Part(reasons=[reason])
+
+
+def engine_versions(host: Host, engine: engine_request.Request, planned: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the versions of the engines that are installed or that the plan of part container_engine installs."""
+    seen: Mapping[str, Any] = host["engines"]
+    found = {name: seen[name]["version"] for name in ENGINES if seen[name]["package"]}
+    if (host["services"].get("docker.service") or {}).get("load_state") == "loaded":
+        found.setdefault("docker", None)
+    if engine.state == "absent":
+        found.pop(engine.name, None)
+    elif planned.get("engine") in ENGINES:
+        found[planned["engine"]] = planned["version"]
+    return found
+
+
+PART = Declaration(
+    name="nvidia_container_toolkit",
+    vendor="nvidia",
+    plan=plan,
+    request=toolkit_request.Request,
+    read=toolkit_request.read,
+    reads=("nvidia_driver", "container_engine"),
+    needs_facts=True,
+    removed_first=True,
+)
