@@ -15,8 +15,7 @@ from ansible.template import Templar
 
 from ansible_collections.gpufleet.hosts.plugins.action import gpu_host_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.variables import REQUESTS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS, REQUESTS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import site_samples
 
 # Ansible's results for hosts with Python 3.6, 3.7, 3.8, a version that Ansible rejects, and without Python.
