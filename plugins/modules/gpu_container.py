@@ -158,8 +158,8 @@ options:
       - Use only GPUs that nothing else holds. The module does not select these GPUs for other containers whose O(gpus)
         is a count.
       - These hold GPUs, also if another tool created them - containers of Docker and Podman, containers of other
-        engines and of other users' rootless engines, pods of Kubernetes, and processes outside containers that use a
-        GPU.
+        engines and of other users' rootless engines, pods of Kubernetes, jobs of Slurm, and processes outside
+        containers that use a GPU.
       - A container of Docker or Podman holds its GPUs while it is running, paused or restarting. A stopped container
         holds its GPUs if its restart policy is C(always). With C(unless-stopped), it holds them only if it was never
         started or its last start failed.
@@ -687,7 +687,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module 
     without_logins,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, start_failures, vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import runner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
+    engine_choice,
+    scheduler_jobs,
+    start_failures,
+    vendors,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import OPTIONS as ISOLATIONS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import VOLUME, IsolationError
@@ -888,6 +894,7 @@ def _plan(module: AnsibleModule) -> dict:
         _reservations(),
         check_mode=module.check_mode,
         root_user=is_root(),
+        jobs=lambda inventory: scheduler_jobs.find(runner(module), inventory),
         docker_host=container_options.docker_host(params["engine_options"] or {}, os.environ),
     )
     return planner.plan()

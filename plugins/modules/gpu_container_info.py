@@ -172,7 +172,9 @@ gpus:
           returned: always
           sample: trainer
         kind:
-          description: V(container), V(pod) or V(process). A process is one outside containers.
+          description:
+            - V(container), V(pod), V(process) or V(job). A process is one outside containers. A job is one of Slurm,
+              and has its GPUs exclusively even while it does not use them.
           type: str
           returned: always
           sample: container
@@ -327,7 +329,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import runner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, scheduler_jobs, vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import PROCESSES, SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import (
@@ -387,7 +390,13 @@ def main() -> None:
         accelerator.observe(SELECTED)
     user = os.geteuid()
     try:
-        result = usage_report.report(engines, accelerator, Reservations(directory_for(user, os.environ)), user=user)
+        result = usage_report.report(
+            engines,
+            accelerator,
+            Reservations(directory_for(user, os.environ)),
+            user=user,
+            jobs=lambda inventory: scheduler_jobs.find(runner(module), inventory),
+        )
     except ReservationError as error:
         module.fail_json(msg=str(error))
     for sentence in result["unseen"]:

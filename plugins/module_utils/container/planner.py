@@ -9,7 +9,7 @@ Planning changes nothing on the host except the reservations.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, inspection
@@ -21,7 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignmen
     unit_indexes,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import ExistingContainer
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import (
     GpuUse,
     Holder,
@@ -42,6 +42,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.result im
     existence,
     unpulled_warning,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.scheduler_jobs import JobsUnknown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import describe_unusable, select_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerTask, ContainerVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import (
@@ -73,7 +74,10 @@ class Planner:
         check_mode: bool,
         root_user: bool = True,
         docker_host: str | None = None,
+        jobs: Callable[[Inventory], list[Holder]] = lambda _inventory: [],
     ) -> None:
+        """`jobs` returns the jobs of a scheduler that hold GPUs, or raises JobsUnknown."""
+        self._jobs = jobs
         self._params = params
         self._engines = engines
         self._accelerator = accelerator
@@ -290,12 +294,24 @@ class Planner:
         own = (self._engine.name, self._name)
         # A container that is being recreated holds both its present GPUs and its reserved ones.
         listed = without_repetitions(listed) + self._reservations.holders(exclude=own)
+        if everything and self._is_host_scope:
+            listed += self._scheduled()
         return self._accelerator.use(
             listed,
             whole_host=everything and self._root_user and self._is_host_scope,
             ignored=[*(self._params["exclusive_ignore"] or ()), *self._extras.ignored],
             own=own,
         )
+
+    def _scheduled(self) -> list[Holder]:
+        """Return the jobs of a scheduler that hold GPUs. Without its answer, no GPU is exclusive."""
+        try:
+            return self._jobs(self._accelerator.inventory)
+        except JobsUnknown as error:
+            if self._exclusive:
+                raise PlanError(f"{error} A job may hold any GPU, so exclusive=true is not possible.") from error
+            self._warnings.append(f"{error} A job may hold the assigned GPUs.")
+            return []
 
     def _holder(self, container: Mapping[str, Any], state: EngineState) -> Holder:
         return inspection.as_holder(container, state, self._accelerator.assigned_gpus(container, state).held)

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files, gres
 
 # States in which a job holds its GPUs: squeue(1).
 _HOLDING = {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT"}
@@ -35,8 +35,8 @@ def allocations(text: str, node: str) -> list[SlurmAllocation]:
         user = re.search(r"^\s+UserId=([^\s(]+)", block, re.MULTILINE)
         if not job or not state or state.group(1) not in _HOLDING:
             continue
-        for names, gres in _NODES.findall(block):
-            numbers = _indexes(gres) if node in files.expand(names) else frozenset()
+        for names, assigned in _NODES.findall(block):
+            numbers = _indexes(assigned) if node in files.expand(names) else frozenset()
             if numbers is None or numbers:
                 found.append(SlurmAllocation(job.group(1), user.group(1) if user else "", numbers))
     return found
@@ -64,10 +64,11 @@ def _count(text: str) -> int | None:
     return int(last) if last.isdigit() else None
 
 
-def file_numbers(gres_conf: str, node: str) -> Mapping[str, int] | None:
-    """Return the number of each device node of a node's GPUs, by the explicit lines of gres.conf.
+def numbered_files(gres_conf: str, node: str, node_gres: str) -> dict[int, frozenset[str]] | None:
+    """Return the device nodes behind each number of a GPU, from the explicit lines of gres.conf and the node's Gres.
 
-    None if the file does not tell: AutoDetect is on, or lines come from another file.
+    slurmd numbers the GPUs in the order of the types in the Gres, and those of a type in the order of the lines. None
+    if the files do not tell: AutoDetect is on, lines come from another file, or the Gres lacks the types.
     """
     every = files.parse(gres_conf)
     if any(line.text.lower().startswith("include ") for line in every):
@@ -75,24 +76,26 @@ def file_numbers(gres_conf: str, node: str) -> Mapping[str, int] | None:
     lines = [line for line in every if files.applies(line, node)]
     if detection(lines) != "off":
         return None
-    by_file: dict[str, int] = {}
-    position = 0
+    found: list[tuple[str, frozenset[str]]] = []
     for line in lines:
-        if line.options.get("name", "").lower() != "gpu":
+        if line.options.get("name", "").lower() != gres.NAME:
             continue
+        kind = line.options.get("type", "")
         if "multiplefiles" in line.options:
-            for path in files.expand(line.options["multiplefiles"]):
-                # The GPU of several MIG devices stands in all of their lines.
-                if "/nvidia-caps/" in path:
-                    by_file[path] = position
-            position += 1
+            paths = frozenset(files.expand(line.options["multiplefiles"]))
+            # The GPU of several MIG devices stands in all of their lines.
+            found.append((kind, frozenset(path for path in paths if "/nvidia-caps/" in path) or paths))
         elif "file" in line.options:
-            for path in files.expand(line.options["file"]):
-                by_file[path] = position
-                position += 1
+            found += [(kind, frozenset([path])) for path in files.expand(line.options["file"])]
         else:
             return None
-    return by_file
+    kinds = list(gres.parse_gres(node_gres)) or list(dict.fromkeys(kind for kind, _paths in found))
+    if not {kind for kind, _paths in found} <= set(kinds):
+        if len({kind for kind, _paths in found}) > 1:
+            return None
+        kinds = [kind for kind, _paths in found]
+    found.sort(key=lambda one: kinds.index(one[0]))
+    return dict(enumerate(paths for _kind, paths in found))
 
 
 def detection(lines: Sequence[files.SlurmLine]) -> str:

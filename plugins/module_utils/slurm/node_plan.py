@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files, gres, jobs
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files, gres
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmNode
 
 GRES, CGROUP, SLURM = "gres.conf", "cgroup.conf", "slurm.conf"
@@ -250,8 +250,3 @@ def findings(host: SlurmHost, wanted: str) -> list[str]:
 def _untyped(wanted: str) -> dict[str, int]:
     total = sum(gres.parse_gres(wanted).values())
     return {"": total} if total else {}
-
-
-def numbers(host: SlurmHost) -> Mapping[str, int] | None:
-    """Return the number that Slurm gives each device node of this host, None if it is not known."""
-    return jobs.file_numbers(host.texts.get(GRES) or "", host.name)

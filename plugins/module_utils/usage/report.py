@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, inspection
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignment import unit_indexes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import GpuUse, Holder, holders_of
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.scheduler_jobs import JobsUnknown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import (
     Docker,
@@ -36,11 +37,18 @@ class Listing:
     reason: str | None = None
 
 
-def report(engines: Engines, accelerator: ContainerVendor, reservations: Reservations, *, user: int) -> dict[str, Any]:
+def report(
+    engines: Engines,
+    accelerator: ContainerVendor,
+    reservations: Reservations,
+    *,
+    user: int,
+    jobs: Callable[[Inventory], list[Holder]] = lambda _inventory: [],
+) -> dict[str, Any]:
     """Return the GPUs with their holders, the containers with GPUs, and the engines. `user` runs the task."""
     listings = {name: _list_containers(engine) for name, engine in engines.items()}
     _drop_repetitions(listings)
-    use, unseen = find_use(listings, accelerator, reservations, user=user)
+    use, unseen = find_use(listings, accelerator, reservations, user=user, jobs=jobs)
     gpus = [_describe_unit(unit, use.holders, accelerator) for unit in accelerator.inventory.units]
     return {
         "gpus": gpus,
@@ -57,7 +65,12 @@ def report(engines: Engines, accelerator: ContainerVendor, reservations: Reserva
 
 
 def find_use(
-    listings: Mapping[str, Listing], accelerator: ContainerVendor, reservations: Reservations, *, user: int
+    listings: Mapping[str, Listing],
+    accelerator: ContainerVendor,
+    reservations: Reservations,
+    *,
+    user: int,
+    jobs: Callable[[Inventory], list[Holder]] = lambda _inventory: [],
 ) -> tuple[GpuUse, list[str]]:
     """Return what holds the GPUs, and sentences about holders that cannot be seen."""
     listed = [
@@ -65,11 +78,16 @@ def find_use(
         for listing in listings.values()
         for container in listing.containers
     ]
-    use = accelerator.use([*listed, *reservations.holders(exclude=_NO_RESERVATION)], whole_host=user == 0)
+    scheduled, unknown = _scheduled(jobs, accelerator.inventory)
+    reserved = reservations.holders(exclude=_NO_RESERVATION)
+    use = accelerator.use([*listed, *reserved, *scheduled], whole_host=user == 0)
     unseen = [
-        f"The containers of {name} are not listed: {listing.reason.rstrip('.')}."
-        for name, listing in listings.items()
-        if listing.reason is not None and (listing.state is not None or _is_denied(listing.reason))
+        *unknown,
+        *(
+            f"The containers of {name} are not listed: {listing.reason.rstrip('.')}."
+            for name, listing in listings.items()
+            if listing.reason is not None and (listing.state is not None or _is_denied(listing.reason))
+        ),
     ]
     if user != 0:
         unseen.append(
@@ -79,6 +97,14 @@ def find_use(
     elif accelerator.inventory.units:
         unseen += [text[0].upper() + text[1:] for text in use.unseen(accelerator.inventory.units)]
     return use, unseen
+
+
+def _scheduled(jobs: Callable[[Inventory], list[Holder]], inventory: Inventory) -> tuple[list[Holder], list[str]]:
+    """Return the jobs of a scheduler that hold GPUs, or a sentence why they are not known."""
+    try:
+        return jobs(inventory), []
+    except JobsUnknown as error:
+        return [], [str(error)]
 
 
 def _drop_repetitions(listings: Mapping[str, Listing]) -> None:

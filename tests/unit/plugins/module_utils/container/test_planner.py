@@ -106,7 +106,7 @@ class Case:
         self.asked.append(subsets)
         return self.facts
 
-    def plan(self, check=False, docker_host=None, root_user=True, **params):
+    def plan(self, check=False, docker_host=None, root_user=True, jobs=lambda _inventory: [], **params):
         given = {name: option.get("default") for name, option in argument_spec().items()}
         given.update({"name": "ct", "image": "image", **params})
         engines = {"docker": self.docker, "podman": self.podman}
@@ -119,6 +119,7 @@ class Case:
             check_mode=check,
             docker_host=docker_host,
             root_user=root_user,
+            jobs=jobs,
         ).plan()
 
     def has(self, *made):
