@@ -67,6 +67,10 @@ unit: setup ## Run the unit tests
 aws: setup ## Test the inventory and the playbooks for AWS against a local API of EC2
 	@cd $(COLLECTION) && python -m pytest -p no:cacheprovider -n 2 tests/aws
 
+.PHONY: kubernetes
+kubernetes: setup ## Test role gpu_kubernetes_cluster and the drain of a node against a real API server, which the first run builds
+	@tests/kubernetes/run.sh
+
 .PHONY: solver
 solver: sandbox ## Check the plans for all platforms with the real apt, dnf and zypper over indexes of the vendors' archives
 	@tests/sandbox/images/build.sh debian12 localhost/gpufleet-sandbox:debian12

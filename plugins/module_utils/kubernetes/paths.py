@@ -36,6 +36,11 @@ SETTINGS = {
     K3S: owned.K3S_SETTINGS,
     RKE2: owned.RKE2_SETTINGS,
 }
+# Templates of the user beside the generated configuration. The first one that exists counts: docs.k3s.io, advanced.
+TEMPLATES = {
+    name: tuple(GENERATED[name].replace("config.toml", file) for file in ("config-v3.toml.tmpl", "config.toml.tmpl"))
+    for name in (K3S, RKE2)
+}
 # Files whose existence is observed, and files whose text is.
 EXISTING = (*KUBEADM_FILES, *NODEADM_FILES)
-TEXTS = (*GENERATED.values(), K0S_ROOT, K0S_DROP_IN, *SETTINGS.values())
+TEXTS = (*GENERATED.values(), *TEMPLATES[K3S], *TEMPLATES[RKE2], K0S_ROOT, K0S_DROP_IN, *SETTINGS.values())

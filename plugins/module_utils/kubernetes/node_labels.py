@@ -1,0 +1,150 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Labels of nodes from the facts of hosts, and whether nodes offer the devices that hosts have. Pure functions.
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+PREFIX = "gpufleet.github.io/"
+# The annotation with the names of the labels that this collection has set.
+OWNED = PREFIX + "labels"
+# With this label, NVIDIA's device plugin runs on a node without node feature discovery.
+PRESENT = "nvidia.com/gpu.present"
+_LONGEST = 63
+# The resources of the device plugins, by vendor. The first that a node has counts.
+_RESOURCES = {
+    "nvidia": ("nvidia.com/gpu", "nvidia.com/gpu.shared"),
+    "amd": ("amd.com/gpu",),
+    "neuron": ("aws.amazon.com/neuron", "aws.amazon.com/neurondevice"),
+    "gaudi": ("habana.ai/gaudi",),
+}
+_MIG = "nvidia.com/mig-"
+
+
+def label_value(value: t.Any) -> str:
+    """Return a text as the value of a label: at most 63 letters, digits, dots, dashes and underscores."""
+    text = re.sub(r"[^A-Za-z0-9_.-]+", "-", str(value))[:_LONGEST]
+    return text.strip("-_.")
+
+
+def labels(accelerators: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, str]:
+    """Return the labels of a node with these accelerators, as module accelerator_facts returns them."""
+    found: dict[str, str] = {}
+    for vendor in dict.fromkeys(str(one["vendor"]) for one in accelerators):
+        devices = [one for one in accelerators if one["vendor"] == vendor and not _parent(one)]
+        models = sorted({label_value(one["model"]) for one in devices if one.get("model")})
+        found[f"{PREFIX}{vendor}.count"] = str(len(devices))
+        if models:
+            found[f"{PREFIX}{vendor}.model"] = models[0] if len(models) == 1 else "mixed"
+        memory = {one.get("memory_total_mib") for one in devices}
+        if len(memory) == 1 and None not in memory:
+            found[f"{PREFIX}{vendor}.memory-mib"] = str(memory.pop())
+        if vendor == "nvidia":
+            found[PRESENT] = "true"
+    return found
+
+
+def patches(
+    nodes: t.Iterable[t.Mapping[str, t.Any]], hosts: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]] | None]
+) -> dict[str, t.Any]:
+    """Return the patches of nodes by `name`, and `missing`: the names of hosts that are no nodes.
+
+    `hosts`: the accelerators by the name of the node; None removes all labels. A label of somebody else stays, and a
+    label that this collection has set and that no longer applies is removed.
+    """
+    known = {node["metadata"]["name"]: node["metadata"] for node in nodes}
+    result = []
+    for name, accelerators in hosts.items():
+        metadata = known.get(name)
+        if metadata is None:
+            continue
+        now, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+        owned = _owned(annotations.get(OWNED))
+        wanted = {} if accelerators is None else labels(accelerators)
+        wanted = {
+            key: value for key, value in wanted.items() if key not in now or key in owned or key.startswith(PREFIX)
+        }
+        changed: dict[str, str | None] = {key: value for key, value in wanted.items() if now.get(key) != value}
+        changed |= {key: None for key in sorted(owned - set(wanted)) if key in now}
+        record = json.dumps(sorted(wanted)) if wanted else None
+        if changed or annotations.get(OWNED) != record:
+            result.append({"name": name, "labels": changed, "annotations": {OWNED: record}})
+    return {"patches": result, "missing": sorted(set(hosts) - set(known))}
+
+
+def _parent(device: t.Mapping[str, t.Any]) -> str | None:
+    """Return the GPU that a partition belongs to, None for a whole device."""
+    return (device.get("partition") or {}).get("parent")
+
+
+def _owned(text: str | None) -> set[str]:
+    try:
+        names = json.loads(text or "[]")
+    except ValueError:
+        return set()
+    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
+
+
+def shortages(
+    nodes: t.Iterable[t.Mapping[str, t.Any]],
+    hosts: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]],
+    vendors: t.Collection[str],
+    replicas: int = 1,
+) -> list[str]:
+    """Compare what nodes offer with what hosts have, and return a sentence for each difference.
+
+    `vendors`: those whose plugin runs in the cluster. `replicas`: how many pods share a GPU of NVIDIA.
+    """
+    known = {node["metadata"]["name"]: node for node in nodes}
+    found = []
+    for name, accelerators in hosts.items():
+        node = known.get(name)
+        if node is None:
+            found.append(f"{name} is no node of the cluster. Set gpu_kubernetes_node_name of the host to its name.")
+            continue
+        offered = (node.get("status") or {}).get("allocatable") or {}
+        for vendor in vendors:
+            devices = [one for one in accelerators if one["vendor"] == vendor]
+            text = _difference(vendor, devices, offered, replicas)
+            found += [f"{name}: {text}"] if text else []
+    return found
+
+
+def _difference(
+    vendor: str, devices: t.Sequence[t.Mapping[str, t.Any]], offered: t.Mapping[str, t.Any], replicas: int
+) -> str | None:
+    resource = next((one for one in _RESOURCES[vendor] if one in offered), _RESOURCES[vendor][0])
+    number = _count(offered.get(resource))
+    whole = [one for one in devices if not _parent(one)]
+    partitions = [one for one in devices if _parent(one)]
+    factor = replicas if vendor == "nvidia" else 1
+    if vendor == "nvidia" and partitions:
+        # Strategy single offers MIG devices as GPUs, mixed as resources of their own, and none only whole GPUs.
+        parents = {_parent(one) for one in partitions}
+        unpartitioned = [one for one in whole if one["stable_id"] not in parents]
+        number += sum(_count(value) for key, value in offered.items() if key.startswith(_MIG))
+        if number in (factor * (len(unpartitioned) + len(partitions)), factor * len(whole)):
+            return None
+        return f"the host has {len(whole)} GPUs with {len(partitions)} MIG devices, but the node offers {number}."
+    expected = len(whole) * factor
+    if number == expected:
+        return None
+    hint = "Read the log of the plugin's pod on this node" if resource in offered else "No plugin registered it"
+    return (
+        f"the host has {len(whole)} devices of {vendor}, but the node offers {number} of {resource}, not {expected}. "
+        f"{hint}."
+    )
+
+
+def _count(value: t.Any) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        return 0

@@ -1,0 +1,172 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NVIDIA's runtime on nodes of every distribution: first run, second run, removal. Generated files never change."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import distribution, paths
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan, node_runtime, toml_text
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import kubernetes_samples as samples
+
+DROP_IN, SETTINGS = paths.K0S_DROP_IN, paths.SETTINGS
+
+
+def plan(seen: t.Any, *, policy: str = "when_safe", default: bool = False, has_runtime: bool = True) -> cri_plan.Plan:
+    node = distribution.recognize(seen).node
+    assert node is not None
+    engines = {"containerd": "1.7.24"} if node.distribution in ("kubeadm", "other") else {}
+    return node_runtime.plan(
+        seen, node, engines, has_runtime=has_runtime, default_runtime=default, restart_policy=policy
+    )
+
+
+def node(folder: Path, name: str) -> dict[str, t.Any]:
+    seen = samples.node(folder, name)
+    if "containerd.service" in seen["services"]:
+        seen["engines"]["containerd"] = {"package": "containerd", "version": "1.7.24"}
+    return seen
+
+
+def carried_out(seen: dict[str, t.Any], done: cri_plan.Plan) -> None:
+    """Write the files, and let k3s and RKE2 find the runtime when they start."""
+    texts = seen["cri_files"]["nodes"]
+    for change in done.engines:
+        for file in change.files:
+            assert file.path not in paths.GENERATED.values()
+            assert texts.get(file.path) == file.former
+            texts.pop(file.path, None)
+            if file.content is not None:
+                texts[file.path] = file.content
+        if change.action:
+            for path in (samples.K3S_FILE, samples.RKE2_FILE):
+                texts.update({path: samples.K3S_FOUND} if path in texts else {})
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("k3s server", []),
+        ("k3s agent", ["restart k3s-agent.service"]),
+        ("RKE2 agent", ["restart rke2-agent.service"]),
+        ("RKE2 of an image", []),
+        ("k0s", [f"write {DROP_IN}"]),
+        ("MicroK8s", []),
+        ("EKS", []),
+        ("Kubespray", []),
+    ],
+)
+def test_runtime_is_registered_once(name: str, changes: list[str], tmp_path: Path) -> None:
+    seen = node(tmp_path, name)
+    done = plan(seen)
+    assert (done.changes, done.problems) == (changes, [])
+    assert len(done.disruptions) == len(changes)
+    carried_out(seen, done)
+    again = plan(seen)
+    assert (again.changes, again.engines, again.problems, again.disruptions) == ([], [], [], [])
+
+
+def test_kubeadm_gets_the_drop_in_of_the_toolkit_s_role(tmp_path: Path) -> None:
+    done = plan(node(tmp_path, "kubeadm"))
+    assert done.engines[0].files[0].path == owned.CONTAINERD_DROP_IN
+    assert (done.engines[0].unit, done.engines[0].action) == ("containerd.service", "restarted")
+
+
+@pytest.mark.parametrize("name", ["k3s server", "k3s agent", "RKE2 server"])
+def test_default_runtime_of_k3s_and_rke2_is_a_setting_that_is_removed_again(name: str, tmp_path: Path) -> None:
+    seen = node(tmp_path, name)
+    done = plan(seen, default=True, policy="always")
+    (change,) = done.engines
+    path = SETTINGS["rke2" if "RKE2" in name else "k3s"]
+    assert [(file.path, str(file.content).splitlines()[-1]) for file in change.files] == [
+        (path, "default-runtime: nvidia")
+    ]
+    assert change.action == "restarted"
+    carried_out(seen, done)
+    assert plan(seen, default=True, policy="always").changes == []
+    found = distribution.recognize(t.cast("t.Any", seen)).node
+    gone = node_runtime.removal(t.cast("t.Any", seen), found, "always")
+    assert gone.changes == [f"remove {path}", f"restart {change.unit}"]
+    carried_out(seen, gone)
+    assert node_runtime.removal(t.cast("t.Any", seen), found, "always").changes == []
+    # Back to runc as the default without state absent.
+    carried_out(seen, plan(seen, default=True, policy="always"))
+    assert plan(seen, policy="always").changes == [f"remove {path}", f"restart {change.unit}"]
+
+
+def test_drop_in_of_k0s_keeps_the_options_of_runc_and_the_version_of_the_file(tmp_path: Path) -> None:
+    seen = node(tmp_path, "k0s")
+    runc = f'[plugins."{samples.V2}".containerd.runtimes.runc.options]\nSystemdCgroup = true\n'
+    seen["cri_files"]["nodes"][paths.GENERATED["k0s"]] = "version = 2\n" + runc
+    done = plan(seen, default=True)
+    tree = toml_text.parse(str(done.engines[0].files[0].content))
+    table = tree["plugins"][samples.V2]["containerd"]
+    options = {"SystemdCgroup": True, "BinaryName": "/usr/bin/nvidia-container-runtime"}
+    assert (tree["version"], table["default_runtime_name"]) == (2, "nvidia")
+    assert table["runtimes"]["nvidia"]["options"] == options
+    carried_out(seen, done)
+    gone = node_runtime.removal(t.cast("t.Any", seen), None, "when_safe")
+    assert (gone.changes, gone.engines[0].action) == ([f"remove {DROP_IN}"], None)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "text", "words"),
+    [
+        ("k0s", paths.K0S_ROOT, "version = 2\n", "k0s ignores drop-ins"),
+        ("k0s", paths.K0S_ROOT, None, "k0s has not started"),
+        ("k0s", paths.GENERATED["k0s"], samples.K3S_FOUND, "already registered in k0s as /usr/bin/nvidia-container"),
+        ("k3s agent", samples.K3S_FILE, None, "another data directory"),
+        ("k3s agent", paths.TEMPLATES["k3s"][1], "version = 2\n", "your own template without"),
+    ],
+)
+def test_what_the_role_leaves_alone_is_said(name: str, file: str, text: str | None, words: str, tmp_path: Path) -> None:
+    seen = node(tmp_path, name)
+    seen["cri_files"]["nodes"].pop(file, None)
+    seen["cri_files"]["nodes"].update({file: text} if text is not None else {})
+    done = plan(seen)
+    assert (done.changes, done.problems) == ([], [])
+    assert words in " ".join(done.reasons)
+
+
+def test_template_that_extends_the_base_is_no_obstacle(tmp_path: Path) -> None:
+    seen = node(tmp_path, "k3s agent")
+    seen["cri_files"]["nodes"][paths.TEMPLATES["k3s"][0]] = '{{ template "base" . }}\n'
+    assert plan(seen).changes == ["restart k3s-agent.service"]
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "action"),
+    [
+        ("RKE2 agent", "when_safe", True),
+        ("RKE2 agent", "never", False),
+        ("RKE2 server", "when_safe", False),
+        ("RKE2 server", "always", True),
+    ],
+)
+def test_server_is_only_restarted_if_the_user_says_always(name: str, policy: str, action: bool, tmp_path: Path) -> None:
+    done = plan(node(tmp_path, name), policy=policy)
+    (disruption,) = done.disruptions
+    assert bool(done.engines) == action
+    assert (disruption.state == "required") == action
+    assert action or "is not restarted" in done.reasons[0]
+    assert "kubelet" in disruption.reason
+
+
+@pytest.mark.parametrize("name", ["kubeadm", "k3s agent", "k0s"])
+def test_node_without_the_toolkit_is_a_problem_with_the_way_out(name: str, tmp_path: Path) -> None:
+    (problem,) = plan(node(tmp_path, name), has_runtime=False).problems
+    assert "Run role nvidia_container_toolkit first" in problem
+
+
+def test_broken_generated_file_is_named_and_stays(tmp_path: Path) -> None:
+    seen = node(tmp_path, "k3s agent")
+    seen["cri_files"]["nodes"][samples.K3S_FILE] = "version = [\n"
+    done = plan(seen)
+    assert done.engines == []
+    assert "The configuration that k3s generates cannot be read" in done.problems[0]
