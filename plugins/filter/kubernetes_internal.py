@@ -1,11 +1,12 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Internal filters of role gpu_kubernetes_cluster. They can change in any release."""
+"""Internal filters of roles gpu_kubernetes_cluster and gpu_kubernetes_node. They can change in any release."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,8 +16,11 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 
 kept_bytecode.use()
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import charts, node_labels
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import charts, node_labels, placement
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import request as node_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import node_plan as toolkit_node_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_text
 
 
 def cluster_plan(request: Mapping[str, Any], data: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
@@ -27,7 +31,9 @@ def cluster_plan(request: Mapping[str, Any], data: Mapping[str, Any], observed: 
         "nvidia_replicas": check_type_int(request["nvidia_replicas"]),
         "nvidia_feature_discovery": check_type_bool(request["nvidia_feature_discovery"]),
     }
-    return dataclasses.asdict(charts.plan(given, plain(data), plain(observed)))
+    # Ansible's texts and numbers have tags, with which YAML cannot be written.
+    untagged = json.loads(json.dumps(given))
+    return dataclasses.asdict(charts.plan(untagged, plain(data), plain(observed)))
 
 
 def node_patches(nodes: Sequence[Any], hosts: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,6 +49,32 @@ def node_shortages(
     return node_labels.shortages(plain(nodes), plain(hosts), vendors, replicas)
 
 
+def node_plan(host: Any, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plan of a node, from the observation of the host."""
+    try:
+        wanted = node_request.read(plain(request))
+    except VariableError as error:
+        return plain(toolkit_node_plan.KubernetesNodePlan(problems=[str(error)]))
+    groups = host["accelerators"]
+    vendors = [vendor for vendor, group in groups.items() if group and group["devices"]]
+    return plain(toolkit_node_plan.plan(host, wanted, vendors))
+
+
+def has_runtime(text: str, runtime: str) -> bool | None:
+    """Return whether a runtime is registered, from `crictl info` or a configuration. None: the text does not say it."""
+    try:
+        info = json.loads(text)
+        runtimes = info["config"]["containerd"]["runtimes"]
+        return runtime in runtimes
+    except (ValueError, KeyError, TypeError):
+        pass
+    try:
+        tree = toml_text.parse(text)
+    except toml_text.TomlError:
+        return None
+    return placement.registered_program(tree, runtime) is not None if tree.get("plugins") else None
+
+
 class FilterModule:
     """Register the filters."""
 
@@ -50,6 +82,8 @@ class FilterModule:
         """Return the filters by their names."""
         return {
             "_kubernetes_cluster_plan": cluster_plan,
+            "_kubernetes_has_runtime": has_runtime,
+            "_kubernetes_node_plan": node_plan,
             "_kubernetes_node_patches": node_patches,
             "_kubernetes_node_shortages": node_shortages,
         }

@@ -213,8 +213,7 @@ def _plugin_config(request: t.Mapping[str, t.Any]) -> str | None:
     resources = [{"name": "nvidia.com/gpu", "replicas": request["nvidia_replicas"]}]
     config = {
         "version": "v1",
-        # Ansible's texts have tags, which this YAML cannot represent.
-        "flags": {"migStrategy": "".join(request["nvidia_mig_strategy"])},
+        "flags": {"migStrategy": request["nvidia_mig_strategy"]},
         "sharing": {kind: {"resources": resources}},
     }
     return str(yaml.safe_dump(config, sort_keys=False))

@@ -72,11 +72,11 @@ def placement(node: KubernetesNode, vendor: str) -> RuntimePlacement:
         return RuntimePlacement(NONE, f"the device plugin of {vendor} needs no runtime in the CRI")
     if node.distribution in _BY_TOOL:
         return RuntimePlacement(NONE, _BY_TOOL[node.distribution])
-    if vendor != "nvidia" and node.distribution in (K0S, K3S, RKE2):
+    if vendor != "nvidia":
         return RuntimePlacement(
             NONE,
-            f"{node.title} generates containerd's configuration, and this collection only registers NVIDIA's runtime "
-            f"in it. Register runtime {RUNTIMES[vendor]} as the documentation of {node.title} describes",
+            f"this collection registers only NVIDIA's runtime in the CRI. If your images need runtime "
+            f"{RUNTIMES[vendor]}, register it in {node.title} as the vendor of {vendor} describes",
         )
     if node.distribution == K0S:
         return RuntimePlacement(

@@ -1,0 +1,100 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan a node of Kubernetes, from the observation of the host. Pure functions.
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import distribution, paths
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.placement import placement
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan, node_runtime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import PATH
+
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.request import KubernetesNodeRequest
+
+_OTHER_VENDORS = ("amd", "neuron", "gaudi")
+
+
+@dataclasses.dataclass
+class KubernetesNodePlan:
+    """What the role does on a node, and why. `generated`: the configuration of the node's own containerd.
+
+    `checks`: runtime nvidia must be registered after the role.
+    """
+
+    distribution: str | None = None
+    unit: str | None = None
+    socket: str | None = None
+    generated: str | None = None
+    engines: list[cri_plan.Change] = dataclasses.field(default_factory=list)
+    checks: bool = False
+    changes: list[str] = dataclasses.field(default_factory=list)
+    disruptions: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+    reason: str = ""
+
+
+def plan(host: Host, request: KubernetesNodeRequest, vendors: t.Collection[str]) -> KubernetesNodePlan:
+    """Return the plan. `vendors`: those whose devices the host has."""
+    recognized = distribution.recognize(host)
+    node = recognized.node
+    if recognized.problem:
+        return KubernetesNodePlan(problems=[recognized.problem])
+    if request.state == "absent":
+        return _removal(host, node, request)
+    if node is None:
+        return KubernetesNodePlan(reason="the host is no node of Kubernetes")
+    result = KubernetesNodePlan(node.distribution, node.unit, node.socket, paths.GENERATED.get(node.distribution))
+    reasons = [f"{node.title}: {', '.join(node.evidence)}"]
+    reasons += [placement(node, vendor).reason for vendor in _OTHER_VENDORS if vendor in vendors]
+    if "nvidia" in vendors:
+        known = host["engines"]
+        engines = {name: known[name]["version"] for name in ("containerd", "crio") if known[name]["package"]}
+        found = node_runtime.plan(
+            host,
+            node,
+            engines,
+            has_runtime=bool(known["container_toolkit"]["package"]) or PATH in (host.get("nvidia_runtimes") or {}),
+            default_runtime=request.default_runtime,
+            restart_policy=request.restart_policy,
+        )
+        _take(result, found, reasons)
+        # Without a change, somebody else registers the runtime, or nobody can yet.
+        result.checks = bool(found.engines) and node.is_running
+    result.reason = "; ".join(reasons)
+    return _checked(host, result)
+
+
+def _removal(
+    host: Host, node: distribution.KubernetesNode | None, request: KubernetesNodeRequest
+) -> KubernetesNodePlan:
+    result = KubernetesNodePlan(*((node.distribution, node.unit, node.socket) if node else ()))
+    reasons: list[str] = []
+    policy = "never" if request.restart_policy == "never" else "when_safe"
+    _take(result, node_runtime.removal(host, node, request.restart_policy), reasons)
+    _take(result, cri_plan.removal(host, policy), reasons)
+    result.reason = "; ".join(reasons) or "the role has registered nothing"
+    return _checked(host, result)
+
+
+def _take(result: KubernetesNodePlan, found: cri_plan.Plan, reasons: list[str]) -> None:
+    result.engines += found.engines
+    result.changes += found.changes
+    result.problems += found.problems
+    result.disruptions += [one.text() for one in found.disruptions]
+    reasons += [text.rstrip(".") for text in found.reasons]
+
+
+def _checked(host: Host, result: KubernetesNodePlan) -> KubernetesNodePlan:
+    if result.engines and host["uid"] != 0:
+        result.problems.append(needs_root(host["uid"]))
+    return result
