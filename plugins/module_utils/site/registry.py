@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.part import PART as CONTAINER_ENGINE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import request as kubernetes_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import request as observe_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.part import PART as NVIDIA_PERSISTENCED
@@ -38,11 +39,11 @@ REQUESTS: dict[str, type] = {
     **{one.name: one.request for one in DECLARATIONS if one.request},
     "cuda_toolkit": cuda_request.Request,
     "gpu_slurm_node": slurm_request.SlurmNodeRequest,
+    "gpu_kubernetes_node": kubernetes_request.KubernetesNodeRequest,
 }
 # The variables that the roles set for playbooks.
-OUTPUTS = frozenset(
-    {*(f"{one.name}_report" for one in DECLARATIONS if one.reports), "cuda_toolkit_report", "gpu_slurm_node_report"}
-)
+_OTHER_OUTPUTS = ("cuda_toolkit_report", "gpu_slurm_node_report", "gpu_kubernetes_node_report")
+OUTPUTS = frozenset({*(f"{one.name}_report" for one in DECLARATIONS if one.reports), *_OTHER_OUTPUTS})
 
 
 def removal_order() -> list[str]:

@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variabl
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import request as kubernetes_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import request as observe_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import request as persistence_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
@@ -23,6 +24,7 @@ ROLES = sorted(path.parent.parent for path in ROOT.glob("*/tasks/main.yml"))
 TABLES = {
     "container_engine": engine_request.Request,
     "cuda_toolkit": cuda_request.Request,
+    "gpu_kubernetes_node": kubernetes_request.KubernetesNodeRequest,
     "nvidia_container_toolkit": toolkit_request.Request,
     "nvidia_driver": driver_request.Request,
     "nvidia_persistenced": persistence_request.Request,
