@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import UnavailableEngine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapters
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapters, options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.containers import ContainerWorkload
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
 
@@ -34,7 +34,7 @@ def build(name, options, answers):
 
 
 def test_every_adapter_has_options_and_a_builder():
-    assert set(adapters.OPTIONS) == set(adapters._BUILDERS)
+    assert set(options.OPTIONS) == set(adapters._BUILDERS)
 
 
 def shown_state(active, load="loaded"):
