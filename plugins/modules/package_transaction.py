@@ -636,7 +636,8 @@ def _run(module: AnsibleModule, manager: str) -> contextlib.AbstractContextManag
     limits = downloads.DownloadLimits(options["download_timeout"], options["lock_timeout"], options["record"])
     # A simulation runs no scripts of packages.
     idle = () if module.check_mode else options["idle_commands"]
-    return idle_commands.replaced(idle, downloads.runner(module, manager, limits))
+    run = downloads.runner(module, manager, limits, reports=not module.check_mode)
+    return idle_commands.replaced(idle, run)
 
 
 def main() -> None:

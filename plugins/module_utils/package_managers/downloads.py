@@ -8,22 +8,30 @@ A program that may change packages is never ended.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
 import time
 from typing import Any, Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state, url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state, progress_file, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import run as base_run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.watched_run import WatchedResult, run_watched
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import download_sources, lock_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.progress_lines import ProgressReader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.retries import Retries, note
 
 # Roles use their own name as the name of their record.
 _ROLES = ("nvidia_driver", "container_engine", "nvidia_container_toolkit", "cuda_toolkit", "nvidia_persistenced")
-_VERBS = {"apt-get": {"update"}, "dnf": {"makecache", "repoquery"}, "zypper": {"refresh", "search"}}
+# The programs that change packages, with the commands of each that only download.
+_VERBS = {
+    "apt-get": {"update"},
+    "dnf": {"makecache", "repoquery"},
+    "zypper": {"refresh", "search"},
+    "dpkg": set(),
+}
 _OPTIONS = {
     "apt-get": {"--download-only", "--print-uris"},
     "dnf": {"--downloadonly", "--assumeno"},
@@ -80,16 +88,37 @@ def message(argv: list[str], urls: list[str], limits: DownloadLimits) -> str:
 
 
 def runner(
-    module: Any, manager: str, limits: DownloadLimits, root: str = "/", retries: Retries | None = None
+    module: Any,
+    manager: str,
+    limits: DownloadLimits,
+    root: str = "/",
+    retries: Retries | None = None,
+    *,
+    reports: bool = False,
 ) -> base_run.Run:
     """Return a function that runs a program like `base.run.runner`, and raises StalledError if a download stalls.
 
     Downloads that fail for a reason that can pass by itself are tried again, and so is the first one that stalls.
+    `reports`: write what the programs do to the progress file.
     """
     if limits.timeout < 1:
         raise PackageManagerError(f"{variable(limits.record)} is {limits.timeout:g}, but must be 1 or more.")
-    plain = base_run.runner(module)
+    unreported = base_run.runner(module)
     retries = retries or Retries()
+
+    def plain(
+        argv: list[str], environment: dict[str, str] | None = None, stdin: str | None = None
+    ) -> tuple[int, str, str]:
+        if not reports or argv[0] not in _VERBS:
+            return unreported(argv, environment=environment, stdin=stdin)
+        reader = ProgressReader(f"running {argv[0]}")
+
+        def watch(data: bytes) -> None:
+            if reader.feed(data):
+                progress_file.write(root, reader.text)
+
+        with progress_file.shown(root, reader.text):
+            return unreported(argv, environment=environment, stdin=stdin, watch=watch)
 
     def run(
         argv: list[str], environment: dict[str, str] | None = None, stdin: str | None = None
@@ -119,7 +148,9 @@ def runner(
             )
 
         stalls = 0
-        (rc, out, err), tries = retries.run(attempt, _problem)
+        text = f"downloading with {argv[0]} {_verb(argv)}"
+        with progress_file.shown(root, text) if reports else contextlib.nullcontext():
+            (rc, out, err), tries = retries.run(attempt, _problem)
         return rc, out, f"{err.rstrip()}\n{_tried(argv, tries)}" if tries > 1 and _problem((rc, out, err)) else err
 
     return run
