@@ -15,12 +15,13 @@ import re
 import time
 from typing import Any, Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state, progress_file, url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import run as base_run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.watched_run import WatchedResult, run_watched
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import download_sources, lock_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.progress_lines import ProgressReader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.progress import host_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.progress.printed_lines import ProgressReader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.retries import Retries, note
 
 # Roles use their own name as the name of their record.
@@ -115,9 +116,9 @@ def runner(
 
         def watch(data: bytes) -> None:
             if reader.feed(data):
-                progress_file.write(root, reader.text)
+                host_file.write(root, reader.text)
 
-        with progress_file.shown(root, reader.text):
+        with host_file.shown(root, reader.text):
             return unreported(argv, environment=environment, stdin=stdin, watch=watch)
 
     def run(
@@ -149,7 +150,7 @@ def runner(
 
         stalls = 0
         text = f"downloading with {argv[0]} {_verb(argv)}"
-        with progress_file.shown(root, text) if reports else contextlib.nullcontext():
+        with host_file.shown(root, text) if reports else contextlib.nullcontext():
             (rc, out, err), tries = retries.run(attempt, _problem)
         return rc, out, f"{err.rstrip()}\n{_tried(argv, tries)}" if tries > 1 and _problem((rc, out, err)) else err
 

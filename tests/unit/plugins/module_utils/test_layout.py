@@ -25,6 +25,7 @@ ORDER = [
     "host",
     "nvml",
     "repository",
+    "progress",
     "package_managers",
     "packages",
     "daemon_config",
