@@ -178,9 +178,8 @@ def test_an_interrupted_run_leaves_as_many_processes_as_without_reports(tmp_path
     (tmp_path / "play.yml").write_text(PLAY, encoding="utf-8")
     argv = [sys.executable, "-m", "ansible", "playbook", "-i", "plain,reported,", "-c", "local", "play.yml"]
     argv += ["-e", f"ansible_python_interpreter={sys.executable}"]
-    run = subprocess.Popen(
-        argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, text=True
-    )
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    run = subprocess.Popen(argv, cwd=tmp_path, start_new_session=True, **quiet)
     try:
         end = time.monotonic() + 60
         while not (running("61.25") and running("61.75")) and run.poll() is None and time.monotonic() < end:
@@ -189,7 +188,7 @@ def test_an_interrupted_run_leaves_as_many_processes_as_without_reports(tmp_path
         time.sleep(2)
         # Ctrl-C reaches all processes of the terminal. SIGKILL stands for a controller that is gone.
         os.killpg(run.pid, number)
-        run.communicate(timeout=30)
+        run.wait(timeout=60)
         time.sleep(1)
         assert len(running("61.75")) == len(running("61.25"))
     finally:
