@@ -28,8 +28,7 @@ from ansible import constants as C
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.progress import host_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import progress_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output import host_file, progress_text
 
 # Seconds between two reports, between two readings of a host, and between two looks at the clock.
 _REPORT, _READING, _TICK = 25.0, 10.0, 1.0

@@ -11,7 +11,7 @@ from typing import Any
 from ansible import constants as C
 from ansible.utils.display import Display
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import text_lines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output import text_lines
 
 _COLORS = {
     text_lines.CONVERGED: C.COLOR_OK,

@@ -18,10 +18,10 @@ from typing import Any, Callable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import run as base_run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.watched_run import WatchedResult, run_watched
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output import host_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output.printed_lines import ProgressReader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import download_sources, lock_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.progress import host_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.progress.printed_lines import ProgressReader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.retries import Retries, note
 
 # Roles use their own name as the name of their record.

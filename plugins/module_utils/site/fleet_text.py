@@ -9,8 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet, text_lines
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.text_lines import PLAIN, SiteLine
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output import text_lines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output.text_lines import PLAIN, SiteLine
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet
 
 _TITLES = ("HOST", "ACCELERATORS", "DRIVER", "ENGINE", "TOOLKIT", "REBOOTED", "VERDICT")
 _KINDS = {

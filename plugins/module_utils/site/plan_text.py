@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
     REBOOT,
     Disruption,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.text_lines import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output.text_lines import (
     CHANGES,
     ERROR,
     PLAIN,

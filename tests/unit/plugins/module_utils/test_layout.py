@@ -25,7 +25,7 @@ ORDER = [
     "host",
     "nvml",
     "repository",
-    "progress",
+    "output",
     "package_managers",
     "packages",
     "daemon_config",

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet, fleet_text, text_lines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output import text_lines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet, fleet_text
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.fleet_samples import (
     A100,
     FLEET,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_text, report, text_lines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output import text_lines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_text, report
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.plan_samples import FLEET, REBOOT, RESTART, part
 
 

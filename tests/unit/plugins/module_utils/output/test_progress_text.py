@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.progress_text import HostProgress, lines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output.progress_text import HostProgress, lines
 
 BUILD = "building nvidia 580.95.05 for kernel 6.8.0-90-generic"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.progress.printed_lines import ProgressReader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output.printed_lines import ProgressReader
 
 START = "running apt-get"
 

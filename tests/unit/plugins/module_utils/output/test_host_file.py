@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.progress import host_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output import host_file
 
 
 def test_only_root_can_read_the_file_whatever_the_umask(tmp_path):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import text_lines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output import text_lines
 
 # A host says what it does in a few words. Anything longer is cut.
 _LENGTH = 100
