@@ -398,7 +398,7 @@ class ActionModule(ActionBase):
             unanswered=known.unanswered,
             facts=facts,
             settings=self._settings,
-            cdi_program=cdi_program.digest,
+            **cdi_program.DIGESTS,
         )
         return site_plan.plan(context, selected)
 

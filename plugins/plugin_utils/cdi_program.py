@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BINDING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi
-from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_program
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import accelerator_program, host_program
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import controller_binding
 
 _HEADER = """\
@@ -35,3 +35,7 @@ def digest() -> str | None:
     """Return the SHA-256 digest of the program that the role installs, or None if it cannot be built."""
     text = build(own_cdi.OPTIONS)
     return hashlib.sha256(text.encode()).hexdigest() if text else None
+
+
+# What the plans of the parts need, by the field of their context.
+DIGESTS = {"cdi_program": digest, "accelerator_program": accelerator_program.digest}

@@ -18,6 +18,7 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution, Todo, Transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group, with_nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Values
@@ -264,6 +265,12 @@ _SERVICE_OF_PART = {"nvidia_persistenced": persistence_plan.UNIT}
 
 def in_plan(name: str, plan: Mapping[str, Any], host: Mapping[str, Any]) -> set[tuple[str, str]]:
     """Return kind and name of each item in the plan of a part, or in a part of that plan. `host` is converged."""
+    declared = registry.BY_NAME.get(name)
+    if declared and declared.vendor not in (None, vendors.NVIDIA):
+        # The hosts of the drift test have accelerators of NVIDIA only.
+        if plan["changes"]:
+            raise UnknownKind(f"{name} has changes on a host of the drift test: {', '.join(plan['changes'])}")
+        return set()
     if name not in _ITEMS:
         raise UnknownKind(f"{name}: the drift test does not know this part. Add it to tests/drift/items.py.")
     found: set[tuple[str, str]] = set()

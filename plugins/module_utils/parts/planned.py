@@ -74,6 +74,8 @@ class Context:
     settings: dict[str, Any] | None = None
     # Returns the digest of the program that writes the CDI specification. The controller builds it only if needed.
     cdi_program: Callable[[], str | None] = lambda: None
+    # Returns the digest of the program that writes the CDI specification of another vendor's accelerators, for options.
+    accelerator_program: Callable[[dict[str, Any]], str] = str
 
 
 class RolePlan(Protocol):

@@ -21,10 +21,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.site.verify_part im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.volume_part import PART as DRIVER_VOLUME
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import request as slurm_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import PART as NVIDIA_CONTAINER_TOOLKIT
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.part import PART as AMD_DRIVER
 
 DECLARATIONS: tuple[Declaration, ...] = (
     NVIDIA_DRIVER,
     NVIDIA_PERSISTENCED,
+    AMD_DRIVER,
     CONTAINER_ENGINE,
     NVIDIA_CONTAINER_TOOLKIT,
     DRIVER_VOLUME,

@@ -20,5 +20,5 @@ class AmdDriverRequest:
     state: str = variable("present", choices=("present", "absent"))
     source: str = variable("kernel", choices=("kernel", "none"))
     activate: bool = variable(True)
-    users: list[str] = variable([], form=r"[A-Za-z_][\w.@\\-]*\0", sample="alice")
+    users: list[str] = variable([], form=r"[A-Za-z_][A-Za-z0-9_.@-]*\$?", sample="alice")
     cdi_kind: str = variable(accelerator_apply.KINDS["amd"], form=KIND, sample="gpufleet-amd/gpu")

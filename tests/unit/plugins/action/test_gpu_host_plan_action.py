@@ -38,7 +38,8 @@ QUERY = "gpufleet.hosts.package_transaction"
 GPU_FACTS = "gpufleet.hosts.nvidia_gpu_facts"
 PLAN = "gpufleet.hosts.gpu_host_plan"
 PARTS = list(registry.PARTS)
-DRIVER, PERSISTENCE, ENGINE, TOOLKIT, VOLUME, PROOF, VERIFY = PARTS
+DRIVER, PERSISTENCE, ENGINE = "nvidia_driver", "nvidia_persistenced", "container_engine"
+TOOLKIT, VOLUME, PROOF, VERIFY = "nvidia_container_toolkit", "driver_volume", "container_proof", "verify"
 # The container toolkit is out of scope of most tests.
 SCOPE = {"inventory_hostname": "gpu1", "nvidia_container_toolkit_source": "none"}
 

@@ -43,7 +43,8 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import (
     running,
 )
 
-DRIVER, PERSISTENCE, ENGINE, TOOLKIT, VOLUME, PROOF, VERIFY = registry.PARTS
+DRIVER, PERSISTENCE, ENGINE = "nvidia_driver", "nvidia_persistenced", "container_engine"
+TOOLKIT, VOLUME, PROOF, VERIFY = "nvidia_container_toolkit", "driver_volume", "container_proof", "verify"
 OLD, NEW = "535.261.03", "550.163.01"
 ABSENT = {"nvidia_driver": {"state": "absent"}}
 INACTIVE = {"nvidia_driver": {"activate": False}}
