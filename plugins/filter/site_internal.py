@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain, shown
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import application, report
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS
 
 display = Display()
@@ -159,6 +159,19 @@ def site_report(hostvars: Mapping[str, Any], hosts: list[str], variable: str) ->
     return plain(report.report({host: hostvars[host].get(variable) for host in hosts}))
 
 
+def site_turns(
+    order: Sequence[Mapping[str, Any]], hostvars: Mapping[str, Any], hosts: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the turns of the parts in which at least one of the hosts acts."""
+    results = [hostvars[host].get("site_plan") or {} for host in hosts]
+    return plain(application.turns(order, [result for result in results if result.get("apply")]))
+
+
+def site_part_file(turn: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
+    """Return the file with the tasks of a host in the turn of a part, or an empty text."""
+    return application.task_file(turn, plan)
+
+
 class FilterModule:
     """Register the filters."""
 
@@ -166,8 +179,10 @@ class FilterModule:
         """Return the filters by their names."""
         return {
             "_site_batches": site_batches,
+            "_site_part_file": site_part_file,
             "_site_parts": site_parts,
             "_site_report": site_report,
             "_site_stops": site_stops,
             "_site_target": site_target,
+            "_site_turns": site_turns,
         }

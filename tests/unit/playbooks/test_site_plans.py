@@ -79,43 +79,54 @@ def test_only_hosts_that_need_a_part_get_it(gpus: tuple[str, ...], state: str, e
     assert parts["verify"].plan["applies"] is ("nvidia_driver" in expected)
 
 
-def applied(how: dict[str, str], removed_first: tuple[str, ...] = ()) -> list[str]:
-    """Return what playbook site does with the parts of a host, in this order: role, step or report of a part."""
-    tasks = yaml.safe_load((PLAYBOOKS / "tasks/part.yml").read_text(encoding="utf-8"))
-    jinja = NativeEnvironment()
+REPORT, ROLE = "part_report.yml", "part_role.yml"
+STEP_FILES = {name: f"parts/{name}.yml" for name in ALL[4:6]}
+
+
+def applied(how: dict[str, str], removed_first: tuple[str, ...] = ()) -> list[tuple[str, str]]:
+    """Return the parts of a host and the files with their tasks, in the order of playbook site."""
     plan = {"apply": how, "removed_first": removed_first, "plan": {name: {"changes": ["x"]} for name in how}}
-    found = []
-    for turn in registry.order():
-        known = {"site_plan": plan, "site_part": turn}
-        for task in tasks:
-            if all(jinja.compile_expression(text)(**known) for text in task["when"]):
-                (kind,) = {"ansible.builtin.include_role", "ansible.builtin.include_tasks", "ansible.builtin.debug"} & {
-                    *task
-                }
-                found.append(f"{kind.rpartition('.')[2]} {turn['part']}")
-    return found
+    turns = application.turns(registry.order(), [plan])
+    # A host of its own has no turn in which it does nothing.
+    return [(turn["part"], application.task_file(turn, plan)) for turn in turns]
 
 
-ROLES = [f"include_role {name}" for name in ALL[:4]]
-STEPS = [f"include_tasks {name}" for name in ALL[4:6]]
+ROLES = [(name, ROLE) for name in ALL[:4]]
 
 
 @pytest.mark.parametrize(
     ("how", "removed_first", "expected"),
     [
-        (dict.fromkeys(ALL[:6], "planned"), (), [*ROLES, *STEPS]),
+        (dict.fromkeys(ALL[:6], "planned"), (), [*ROLES, *STEP_FILES.items()]),
         # The engine must still be installed to apply the removal of its runtime.
         (dict.fromkeys(ALL[:4], "planned"), (ALL[3],), [ROLES[3], *ROLES[:3]]),
         ({ALL[0]: "planned", ALL[1]: "again"}, (), ROLES[:2]),
-        ({ALL[0]: "planned", ALL[1]: "reported"}, (), [ROLES[0], f"debug {ALL[1]}"]),
-        ({ALL[5]: "reported"}, (), [f"debug {ALL[5]}"]),
+        ({ALL[0]: "planned", ALL[1]: "reported"}, (), [ROLES[0], (ALL[1], REPORT)]),
+        ({ALL[5]: "reported"}, (), [(ALL[5], REPORT)]),
         ({}, (), []),
     ],
 )
 def test_the_parts_act_in_the_order_of_the_registry(
-    how: dict[str, str], removed_first: tuple[str, ...], expected: list[str]
+    how: dict[str, str], removed_first: tuple[str, ...], expected: list[tuple[str, str]]
 ) -> None:
     assert applied(how, removed_first) == expected
+
+
+def test_hosts_that_act_on_different_parts_have_the_same_turns() -> None:
+    plans = [{"apply": {name: "planned"}, "removed_first": (), "plan": {name: {}}} for name in (ALL[2], ALL[0])]
+    turns = application.turns(registry.order(), plans)
+    assert [turn["part"] for turn in turns] == [ALL[0], ALL[2]]
+    assert [[application.task_file(turn, plan) for turn in turns] for plan in plans] == [["", ROLE], [ROLE, ""]]
+
+
+def test_a_part_without_changes_is_not_reported() -> None:
+    plan = {"apply": {ALL[1]: "reported"}, "removed_first": (), "plan": {ALL[1]: {"changes": []}}}
+    assert application.turns(registry.order(), [plan]) == []
+
+
+def test_every_file_of_a_part_exists() -> None:
+    files = [REPORT, ROLE, *STEP_FILES.values()]
+    assert [name for name in files if not (PLAYBOOKS / "tasks" / name).is_file()] == []
 
 
 def test_every_step_has_its_tasks() -> None:
