@@ -137,6 +137,8 @@ GAUDI_HOOK = "/etc/containers/oci/hooks.d/oci-habana-hook.json"
 NEURON_RECORD = f"{STATE_DIRECTORY}/neuron_driver.json"
 NEURON_REPOSITORY_ID = "gpufleet-neuron"
 NEURON_MODULES_LOAD = "/etc/modules-load.d/neuron.conf"
+# The vendor's hook: the file of its package with the definition of the runtime.
+NEURON_HOOK_CONFIG = "/opt/aws/neuron/share/docker-daemon.json"
 NEURON_LEFTOVERS = (
     NEURON_MODULES_LOAD,
     "/usr/lib/udev/rules.d/neuron-udev.rules",

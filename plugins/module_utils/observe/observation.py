@@ -129,6 +129,7 @@ FILES = (
     owned.GAUDI_CONFIG_RECORD,
     "/etc/habana-container-runtime/config.toml",
     "/usr/share/containers/oci/hooks.d/oci-habana-hook.json",
+    owned.NEURON_HOOK_CONFIG,
     owned.WRAPPER,
     owned.CONTAINER_PROOF_RECORD,
     owned.DRAIN_RECORD,

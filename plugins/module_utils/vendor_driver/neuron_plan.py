@@ -17,12 +17,18 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
+    neuron_hook,
     neuron_packages,
     packages,
     refresh,
     vendors,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.neuron_packages import DKMS, ROLE, TOOLS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.neuron_packages import (
+    DKMS,
+    HOOK,
+    ROLE,
+    TOOLS,
+)
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -53,6 +59,7 @@ class NeuronPlan:
     load: list[str] = dataclasses.field(default_factory=list)
     unload: list[str] = dataclasses.field(default_factory=list)
     idle_commands: list[str] = dataclasses.field(default_factory=lambda: list(IDLE_COMMANDS))
+    hook: neuron_hook.NeuronHook = dataclasses.field(default_factory=neuron_hook.NeuronHook)
     cdi: refresh.VendorRefresh = dataclasses.field(default_factory=refresh.VendorRefresh)
     verify: bool = False
     report: dict[str, Any] | None = None
@@ -123,6 +130,7 @@ def plan(
     case = _Case(host, request, platform, data["releases"], versions, devices, state)
     if _manages(case, result):
         _packages(case, result)
+    _hook(case, result)
     if not result.problems:
         _modules_file(case, result)
         _load(case, result)
@@ -240,6 +248,23 @@ def _packages(case: _Case, result: NeuronPlan) -> None:
             )
 
 
+def _hook(case: _Case, result: NeuronPlan) -> None:
+    """Add the vendor's hook. Its package needs the repository of the driver's packages."""
+    result.hook = neuron_hook.plan(case.host, case.request)
+    result.problems += result.hook.problems
+    result.changes += result.hook.changes
+    if not result.hook.install or result.problems:
+        return
+    work = result.transaction or packages.VendorTransaction()
+    definition = neuron_packages.define(case.host, case.request, case.platform or {})
+    if definition and not own_repository.is_present(case.host, definition["name"]):
+        work.repositories = [definition]
+    release = case.releases["versions"].get(case.request.release or case.releases["default"]) or {}
+    work.install = [*work.install, f"{HOOK}={release[HOOK]}" if HOOK in release else HOOK]
+    work.hold = [*work.hold, HOOK] if case.request.hold else work.hold
+    result.transaction = work
+
+
 def _accepts_kernel(case: _Case, result: NeuronPlan) -> bool:
     release = case.request.release or ("" if case.request.version else case.releases["default"])
     if neuron_packages.INFERENTIA in case.generations:
@@ -332,6 +357,8 @@ def _removal(host: Host, result: NeuronPlan) -> NeuronPlan:
     requested = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
     result.packages = sorted(requested & recorded & {*host["installed_packages"]})
     result.cdi = refresh.removal(host, vendors.NEURON)
+    result.hook = neuron_hook.removal(host)
+    result.problems += result.hook.problems
     is_own = DKMS in result.packages or (result.record and not installed.is_installed(host, DKMS))
     # The packages do not own what their scripts write.
     result.remove_files = [path for path in owned.NEURON_LEFTOVERS if is_own and observed_files.exists(host, path)]
@@ -346,6 +373,7 @@ def _removal(host: Host, result: NeuronPlan) -> NeuronPlan:
     result.unload = ["neuron"] if loaded and DKMS in result.packages else []
     result.changes = [
         *result.cdi.changes,
+        *result.hook.changes,
         *(["unload kernel module neuron"] if result.unload else []),
         *([f"remove {', '.join(result.packages)}"] if result.packages else []),
         *(["remove the repository and holds that this role recorded"] if result.record else []),

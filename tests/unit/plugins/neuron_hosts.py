@@ -18,6 +18,7 @@ FILES = (
     owned.ACCELERATOR_CDI_PROGRAMS["neuron"],
     *owned.ACCELERATOR_CDI_UNITS["neuron"],
     *owned.NEURON_LEFTOVERS,
+    owned.NEURON_HOOK_CONFIG,
     owned.NEURON_RECORD,
 )
 MISSING = {"load_state": "not-found", "unit_file_state": None, "active_state": "inactive", "need_daemon_reload": False}

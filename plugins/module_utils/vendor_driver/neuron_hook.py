@@ -1,0 +1,112 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan the vendor's OCI hook as a runtime of Docker. Pure functions.
+
+The package has a daemon.json of its own. Its content is not documented, so only its key runtimes.neuron is used, and
+it is never copied over the host's file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
+    DEFAULT_PATH,
+    DaemonConfigError,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.neuron_packages import HOOK, ROLE
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.neuron_request import NeuronDriverRequest
+
+RUNTIME = "neuron"
+_RECORD = record.state_path(record.DEFAULT_STATE_DIRECTORY, DEFAULT_PATH)
+
+
+@dataclasses.dataclass
+class NeuronHook:
+    """`install`: the package is missing. `options`: all options of the role in daemon.json, None if they stay.
+
+    `remove`: whether to remove the role's options.
+    """
+
+    install: bool = False
+    options: dict[str, Any] | None = None
+    remove: bool = False
+    changes: list[str] = dataclasses.field(default_factory=list)
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+
+
+def plan(host: Host, request: NeuronDriverRequest) -> NeuronHook:
+    """Return what registers the runtime. Without the package, its definition is known only after the installation."""
+    if not request.oci_hook:
+        return removal(host)
+    result = NeuronHook()
+    if host["os"]["family"] == "amazon":
+        result.problems.append(
+            f"{ROLE}_oci_hook is true, but AWS does not support the hook on {host['os']['name']}. Set it to false: "
+            "containers need only the device nodes."
+        )
+        return result
+    if not installed.is_installed(host, HOOK):
+        result.install = True
+        result.changes.append(f"register Docker's runtime {RUNTIME} of package {HOOK}")
+        return result
+    if host["docker_daemon_json"].get("error"):
+        result.problems.append(str(host["docker_daemon_json"]["error"]))
+        return result
+    found = _definition(observed_files.content(host, owned.NEURON_HOOK_CONFIG))
+    if isinstance(found, str):
+        result.problems.append(
+            f"{found} Nothing was changed. Set {ROLE}_oci_hook to false: containers need only nodes."
+        )
+        return result
+    wanted: dict[str, Any] = {"runtimes": {RUNTIME: found}}
+    if request.oci_hook_default_runtime:
+        wanted["default-runtime"] = RUNTIME
+    present = host["docker_daemon_json"].get("content") or {}
+    same = (present.get("runtimes") or {}).get(RUNTIME) == found
+    same = same and (present.get("default-runtime") == RUNTIME) is request.oci_hook_default_runtime
+    if not same:
+        result.options = wanted
+        extra = ", as the default runtime" if request.oci_hook_default_runtime else ""
+        result.changes.append(f"register Docker's runtime {RUNTIME} in {DEFAULT_PATH}{extra}")
+    return result
+
+
+def removal(host: Host) -> NeuronHook:
+    """Return what removes the options of the role from daemon.json."""
+    result = NeuronHook()
+    try:
+        entries = record.load_state(observed_files.content(host, _RECORD), _RECORD).record.entries
+    except DaemonConfigError as error:
+        result.problems.append(str(error))
+        return result
+    if any(ROLE in entry.managers for entry in entries.values()):
+        result.remove = True
+        result.changes.append(f"remove Docker's runtime {RUNTIME} from {DEFAULT_PATH}")
+    return result
+
+
+def _definition(text: str | None) -> dict[str, Any] | str:
+    """Return the definition of the runtime in the package's file, or a sentence that says why there is none."""
+    path = owned.NEURON_HOOK_CONFIG
+    if text is None:
+        return f"{path} of package {HOOK} does not exist."
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return f"{path} of package {HOOK} is not valid JSON."
+    runtimes = found.get("runtimes") if isinstance(found, dict) else None
+    definition = runtimes.get(RUNTIME) if isinstance(runtimes, dict) else None
+    if not isinstance(definition, dict) or not isinstance(definition.get("path"), str):
+        return f"{path} of package {HOOK} has no key runtimes.{RUNTIME} with the path of a program."
+    return definition
