@@ -21,10 +21,11 @@ import yaml
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import describe_amd
+import describe_neuron
 import mig_layout
 
 # One line for each vendor other than NVIDIA: the function that returns its PCI functions and its tree.
-ACCELERATORS = {"amd": describe_amd.describe}
+ACCELERATORS = {"amd": describe_amd.describe, "neuron": describe_neuron.describe}
 
 ARCHITECTURES = {"kepler": 2, "maxwell": 3, "pascal": 4, "volta": 5, "turing": 6, "ampere": 7, "ada": 8, "hopper": 9,
                  "blackwell": 10}  # fmt: skip
@@ -537,6 +538,8 @@ def _accelerators(entries: list[dict], host: str) -> tuple[list[dict], dict]:
             "files": {**tree.get("files", {}), **part.get("files", {})},
             "directories": [*tree.get("directories", []), *part.get("directories", [])],
             "nodes": [*tree.get("nodes", []), *part.get("nodes", [])],
+            # What a kernel module shows while it is loaded.
+            "modules": {**tree.get("modules", {}), **part.get("modules", {})},
         }
     return functions, tree
 

@@ -311,6 +311,28 @@ def show_accelerators(tree: dict, mounts: bool = False) -> None:
     trees.show(tree, at, RUN)
 
 
+def drive_accelerators(module: str, *, is_loaded: bool) -> None:
+    """Bind the functions of a module for other accelerators, and show what it has in sysfs and /dev while loaded."""
+    host = description()
+    tree = host.get("accelerators") or {}
+    part = (tree.get("modules") or {}).get(module)
+    if part is None:
+        return
+    for address in part["functions"]:
+        if is_loaded:
+            bind(address, part["driver"])
+        else:
+            release(address)
+    shown = part["tree"] if is_loaded else {}
+    show_accelerators(
+        {
+            "files": {**tree.get("files", {}), **shown.get("files", {})},
+            "directories": [*tree.get("directories", []), *shown.get("directories", [])],
+            "nodes": [*tree.get("nodes", []), *shown.get("nodes", [])],
+        }
+    )
+
+
 def accelerators_command(arguments: argparse.Namespace) -> None:
     """Show other accelerators: those of a file that describe.py wrote. It changes no PCI function."""
     tree = json.loads(Path(arguments.path).read_text(encoding="utf-8"))["accelerators"]
@@ -476,6 +498,7 @@ def load(arguments: argparse.Namespace) -> None:
         elif name in PCI_DRIVERS:
             take_gpus(name)
         show_module(name, information, parameters)
+        drive_accelerators(name, is_loaded=True)
         if name in ("nvidia", "nvidia_uvm", "nvidia_modeset"):
             make_nodes(current_state())
         if name == "nvidia_drm":
@@ -687,6 +710,7 @@ def unload(arguments: argparse.Namespace) -> None:
             stop_driver()
         for address in [path.name for path in at(f"/sys/bus/pci/drivers/{PCI_DRIVERS.get(name, '-')}").glob("*:*")]:
             release(address)
+        drive_accelerators(name, is_loaded=False)
         for needed in DEPENDS.get(name, []):
             with contextlib.suppress(FileNotFoundError):
                 at(f"/sys/module/{needed}/holders/{name}").unlink()
