@@ -282,3 +282,53 @@ def test_a_host_without_chips_gets_nothing(tmp_path):
 
 def test_root_is_required(tmp_path):
     assert any("become" in problem for problem in planned(bare(tmp_path, uid=1000), OFFERED).problems)
+
+
+# --- the vendor's hook ------------------------------------------------------------------------------------------------
+
+HOOK = "aws-neuronx-oci-hook"
+RUNTIME = {"path": "/opt/aws/neuron/bin/oci_neuron_hook_wrapper.sh", "runtimeArgs": []}
+# Invented: AWS does not document the content of this file.
+HOOK_FILE = json.dumps({"default-runtime": "neuron", "runtimes": {"neuron": RUNTIME}})
+
+
+def with_hook(tmp_path, text: str | None = HOOK_FILE, present=None, **changes):
+    host = record(working(tmp_path, packages={**CURRENT, HOOK: "2.19.65.0"}, held=(DKMS, TOOLS), **changes))
+    host["files"][owned.NEURON_HOOK_CONFIG] = {"exists": text is not None, "content": text, "mode": "0644"}
+    host["docker_daemon_json"]["content"] = present or {}
+    return host
+
+
+def test_the_package_of_the_hook_is_installed_first(tmp_path):
+    result = planned(record(working(tmp_path, packages=CURRENT, held=(DKMS, TOOLS))), oci_hook=True, release="2.32")
+    assert (result.problems, result.transaction.install, result.transaction.hold) == ([], [HOOK], [HOOK])
+    assert result.hook.options is None
+
+
+@pytest.mark.parametrize("default", [False, True])
+def test_only_the_key_of_the_runtime_is_merged(tmp_path, default):
+    wanted = {"runtimes": {"neuron": RUNTIME}, **({"default-runtime": "neuron"} if default else {})}
+    values = {"oci_hook": True, "oci_hook_default_runtime": default}
+    assert planned(with_hook(tmp_path), **values).hook.options == wanted
+    assert planned(with_hook(tmp_path / "b", present=wanted), **values).hook.options is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "does not exist"),
+        ("{", "is not valid JSON"),
+        ("[]", "has no key runtimes.neuron"),
+        ('{"runtimes": {"other": {"path": "/x"}}}', "has no key runtimes.neuron"),
+        ('{"runtimes": {"neuron": {}}}', "has no key runtimes.neuron"),
+    ],
+)
+def test_another_file_of_the_package_is_an_error(tmp_path, text, message):
+    result = planned(with_hook(tmp_path, text), oci_hook=True)
+    assert message in result.problems[0]
+    assert "Nothing was changed" in result.problems[0]
+
+
+def test_amazon_linux_has_no_hook(tmp_path):
+    (problem,) = planned(bare(tmp_path, key="amazon-2023"), OFFERED, oci_hook=True).problems
+    assert "does not support the hook on amazon-2023" in problem
