@@ -19,6 +19,7 @@ _ALL_PLATFORMS = {
     "nvidia_persistenced": "__nvidia_persistenced_packages",
     "container_engine": "__container_engine_platforms",
     "nvidia_container_toolkit": "__nvidia_container_toolkit_platforms",
+    "neuron_driver": "__neuron_driver_data",
 }
 
 

@@ -21,6 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.site.verify_part im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.volume_part import PART as DRIVER_VOLUME
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import request as slurm_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import PART as NVIDIA_CONTAINER_TOOLKIT
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.neuron_part import PART as NEURON_DRIVER
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.part import PART as AMD_DRIVER
 
 DECLARATIONS: tuple[Declaration, ...] = (
@@ -29,6 +30,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
     AMD_DRIVER,
     CONTAINER_ENGINE,
     NVIDIA_CONTAINER_TOOLKIT,
+    NEURON_DRIVER,
     DRIVER_VOLUME,
     CONTAINER_PROOF,
     VERIFY,

@@ -20,8 +20,9 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import INF1, INF2, TRN1, TRN2, NeuronTree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.process_tree import ProcessTree
 
-_DATA = yaml.safe_load((ROOT / "roles/neuron_driver/vars/platforms.yml").read_text(encoding="utf-8"))
-DATA = {"platforms": _DATA["__neuron_driver_platforms"], "releases": _DATA["__neuron_driver_releases"]}
+DATA = yaml.safe_load((ROOT / "roles/neuron_driver/vars/platforms.yml").read_text(encoding="utf-8"))[
+    "__neuron_driver_data"
+]
 OFFERED = {"aws-neuronx-dkms": ["2.31.7.0", "2.30.2.0", "2.28.4.0", "2.24.7.0", "2.21.37.0"]}
 DKMS, TOOLS = "aws-neuronx-dkms", "aws-neuronx-tools"
 CURRENT = {DKMS: "2.30.2.0", TOOLS: "2.32.28.0"}

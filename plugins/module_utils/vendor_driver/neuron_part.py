@@ -1,0 +1,57 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Part neuron_driver: the driver of AWS Neuron, the CDI specification, and the vendor's hook on request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
+    Context,
+    Part,
+    package_query,
+    package_removal,
+    plan_of,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import neuron_plan, neuron_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.neuron_packages import ROLE
+
+
+def plan(context: Context, parts: Mapping[str, Part]) -> Part:
+    """Return the plan of the part, which is empty on hosts without AWS Neuron chips."""
+    request = neuron_request.read(context.values.get(ROLE, {}))
+    data = context.platforms.get(ROLE) or {}
+    result = neuron_plan.plan(context.host, request, data, context.versions, context.accelerator_program)
+    removes = request.state == "absent"
+    query = package_query(ROLE, result.query, request.download_timeout) if result.query else None
+    # An engine that this run installs exists only afterwards.
+    is_new_engine = bool(plan_of(parts, "container_engine").get("packages")) and request.oci_hook
+    return Part(
+        plan=plain(result),
+        acts=result.acts,
+        changes=result.changes,
+        reasons=result.reasons,
+        errors=result.problems,
+        query=None if result.problems else query,
+        removal=package_removal(ROLE, result.packages, exists=result.record) if removes else None,
+        report=result.report,
+        has_secrets=result.has_secrets,
+        removes=removes,
+        plans_again=is_new_engine and result.wanted,
+    )
+
+
+PART = Declaration(
+    name=ROLE,
+    vendor="neuron",
+    plan=plan,
+    request=neuron_request.NeuronDriverRequest,
+    read=neuron_request.read,
+    after=("container_engine",),
+    reports=True,
+    # Docker must not know the runtime of the hook when its program is removed.
+    removed_first=True,
+)
