@@ -37,7 +37,7 @@ _PRIVATE = ("_before", "_keep", "_phase", "_pulled", "_token", "_nvml_binding_pa
 _INTERNAL_KEYS = ("invocation", "diff", "warnings", "deprecations", "container", "changed", "_ansible_parsed")
 
 
-class Failure(Exception):
+class ContainerFailure(Exception):
     """A step failed. Its result becomes the result of the task."""
 
     def __init__(self, result: dict[str, Any]) -> None:
@@ -60,7 +60,7 @@ class ActionModule(NvmlAction):
         self._changed = False
         try:
             return self._execute_plan(self._plan_with_image())
-        except Failure as failure:
+        except ContainerFailure as failure:
             # The invocation is that of another module, with passwords in the environment of the container.
             result = {key: value for key, value in failure.result.items() if key != "invocation"}
             return {**result, "failed": True, "changed": self._changed}
@@ -95,7 +95,7 @@ class ActionModule(NvmlAction):
         if faults:
             if plan.get("token"):
                 self._release(plan["token"])
-            raise Failure({"msg": " ".join(faults)})
+            raise ContainerFailure({"msg": " ".join(faults)})
 
     def _engine_options(self) -> list[str]:
         try:
@@ -106,11 +106,11 @@ class ActionModule(NvmlAction):
     def _pull(self, pull: dict[str, Any]) -> dict[str, Any]:
         try:
             return self._call(pull["module"], pull["args"])
-        except Failure as failure:
+        except ContainerFailure as failure:
             message = start_failures.describe(failure.result)
             name = pull["args"]["name"]
             message = message if name in message else f"image {name}: {message}"
-            raise Failure({**failure.result, "msg": message}) from failure
+            raise ContainerFailure({**failure.result, "msg": message}) from failure
 
     def _plan(self, **more: Any) -> dict[str, Any]:
         arguments = {**self._arguments, **more, "_phase": "plan"}
@@ -118,7 +118,7 @@ class ActionModule(NvmlAction):
         if result.get("nvml_binding_missing"):
             binding = controller_binding()
             if binding is None:
-                raise Failure(no_binding_anywhere())
+                raise ContainerFailure(no_binding_anywhere())
             self._arguments["_nvml_binding_path"] = arguments["_nvml_binding_path"] = self._send(binding)
             result = self._execute(PLANNER, arguments)
         if str(result.get("msg")).startswith("Unsupported parameters"):
@@ -150,8 +150,8 @@ class ActionModule(NvmlAction):
                 self._changed |= bool(volume.get("changed"))
                 outcome["driver_volume"] = volume.get("volume")
             engine = self._engine(plan)
-        except Failure as failure:
-            raise Failure({**failure.result, **outcome}) from failure
+        except ContainerFailure as failure:
+            raise ContainerFailure({**failure.result, **outcome}) from failure
         finally:
             if plan["token"]:
                 self._release(plan["token"])
@@ -172,7 +172,7 @@ class ActionModule(NvmlAction):
             return {"changed": True}
         try:
             return self._call_engine(plan)
-        except Failure as failure:
+        except ContainerFailure as failure:
             raise self._engine_failure(plan, failure.result) from failure
 
     def _call_engine(self, plan: dict[str, Any]) -> dict[str, Any]:
@@ -191,7 +191,7 @@ class ActionModule(NvmlAction):
             self._task.check_mode = False
         return self._call(module, complete) if predicted.get("changed") else predicted
 
-    def _engine_failure(self, plan: dict[str, Any], result: dict[str, Any]) -> Failure:
+    def _engine_failure(self, plan: dict[str, Any], result: dict[str, Any]) -> ContainerFailure:
         """Remove the container that the engine's module could not start, and describe the failure and the result."""
         engine, name = plan["engine"], plan["module_args"]["name"]
         parts = [start_failures.message(engine, name, result)]
@@ -204,7 +204,7 @@ class ActionModule(NvmlAction):
             else:
                 self._changed |= start_failures.has_changed(answer["cleared"])
                 parts.append(start_failures.describe_outcome(answer["cleared"]))
-        return Failure({**result, "msg": start_failures.join_sentences(parts)})
+        return ContainerFailure({**result, "msg": start_failures.join_sentences(parts)})
 
     def _release(self, token: str) -> None:
         """Release the reservation. A failure is only a warning, because the reservation expires."""
@@ -244,7 +244,7 @@ class ActionModule(NvmlAction):
     @staticmethod
     def _checked(result: dict[str, Any]) -> dict[str, Any]:
         if result.get("failed"):
-            raise Failure(result)
+            raise ContainerFailure(result)
         return result
 
 

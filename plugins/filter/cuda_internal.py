@@ -27,7 +27,7 @@ def plan(
     try:
         wanted = cuda_request.read(request)
     except VariableError as error:
-        return plain(cuda_plan.Plan(problems=[str(error)]))
+        return plain(cuda_plan.CudaPlan(problems=[str(error)]))
     return plain(cuda_plan.plan(host, wanted, distributions, branches))
 
 

@@ -203,7 +203,7 @@ def main() -> None:
 
     try:
         if module.params["state"] == "absent":
-            module.exit_json(**_absent(module, on_host.Engines(run)))
+            module.exit_json(**_absent(module, on_host.ProofEngines(run)))
         module.exit_json(**_present(module, run))
     except (EngineError, StartError) as error:
         module.fail_json(msg=str(error))
@@ -218,11 +218,11 @@ def _present(module: AnsibleModule, run: Any) -> dict[str, Any]:
         return {"changed": False, "reason": None, "roads": last.roads}
     if module.check_mode:
         return {"changed": key is not None, "reason": reason}
-    engines = on_host.Engines(run)
+    engines = on_host.ProofEngines(run)
     with on_host.locked():
         if key is not None:
             # An interrupted proof leaves this record, so that `absent` removes its image and its container.
-            on_host.write_record(record.dump(record.Record(key, None, [], [])))
+            on_host.write_record(record.dump(record.ProofRecord(key, None, [], [])))
         remove_abandoned()
         with workspace() as directory:
             host = on_host.host(run, sys.executable, directory, engines.offer)
@@ -230,7 +230,7 @@ def _present(module: AnsibleModule, run: Any) -> dict[str, Any]:
             if clients:
                 result = prove.prove(clients, host, params["image"], params["isolations"])
             else:
-                result = prove.Result()
+                result = prove.ProofResult()
                 module.warn(f"The proof in a container was skipped: {engines.obstacle('containerd')}.")
         if key is None and last is None:
             # Without a record, nothing says that the image is there.
@@ -238,14 +238,14 @@ def _present(module: AnsibleModule, run: Any) -> dict[str, Any]:
                 client.remove_images()
         elif key is not None:
             passed = not result.problems
-            on_host.write_record(record.dump(record.Record(key, passed, result.problems, result.roads())))
+            on_host.write_record(record.dump(record.ProofRecord(key, passed, result.problems, result.roads())))
     found = {"reason": reason, "roads": result.roads(), "obstacles": result.obstacles}
     if result.problems:
         module.fail_json(msg=" ".join(result.problems), problems=result.problems, **found)
     return {"changed": key is not None, **found}
 
 
-def _engines(module: AnsibleModule, engines: on_host.Engines) -> list[str]:
+def _engines(module: AnsibleModule, engines: on_host.ProofEngines) -> list[str]:
     """Return the engines to prove. Docker has a containerd of its own, whose containers belong to Docker."""
     requested = module.params["engines"]
     obstacles = {name: engines.obstacle(name) for name in requested or on_host.ENGINES}
@@ -263,7 +263,7 @@ def _engines(module: AnsibleModule, engines: on_host.Engines) -> list[str]:
     return [name for name in found if requested or name != "containerd" or "docker" not in found]
 
 
-def _absent(module: AnsibleModule, engines: on_host.Engines) -> dict[str, Any]:
+def _absent(module: AnsibleModule, engines: on_host.ProofEngines) -> dict[str, Any]:
     if on_host.record_text() is None:
         return {"changed": False}
     if not module.check_mode:

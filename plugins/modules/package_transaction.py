@@ -515,7 +515,7 @@ LISTS = (
 )
 
 
-def request(options: dict[str, Any], manager: str) -> transaction.Request:
+def request(options: dict[str, Any], manager: str) -> transaction.TransactionRequest:
     """Check the options and convert them."""
 
     def selectors(name: str) -> tuple[package_selector.Selector, ...]:
@@ -545,7 +545,7 @@ def request(options: dict[str, Any], manager: str) -> transaction.Request:
                 f"files: {item['path']!r} is not a file of the package manager. Use a path below "
                 f"{', '.join(_DIRECTORIES)}."
             )
-    return transaction.Request(
+    return transaction.TransactionRequest(
         install=items,
         remove=tuple(options["remove"]),
         purge=tuple(options["purge"]),
@@ -568,7 +568,7 @@ def rehearsal(options: dict[str, Any], program: backend.Backend) -> list[dict[st
     wanted = options["rehearse_removals"]
     removals = [
         recorded_removal.RecordedRemoval(
-            transaction.Request(
+            transaction.TransactionRequest(
                 remove=tuple(one["remove"]), keep=tuple(package_selector.parse(text) for text in one["keep"])
             ),
             journal.Journal(one["record"]),
@@ -586,13 +586,13 @@ def rehearsal(options: dict[str, Any], program: backend.Backend) -> list[dict[st
     ]
 
 
-def _file(item: dict[str, Any]) -> backend.File:
+def _file(item: dict[str, Any]) -> backend.RepositoryFile:
     """Convert an item of `files`."""
     secret = item.get("secret_content")
     if secret and item["content"]:
         raise transaction.TransactionError(f"files: {item['path']} has content and secret_content. Remove one of them.")
     text = secret or item["content"]
-    return backend.File(
+    return backend.RepositoryFile(
         item["path"], text.encode() if item["state"] == "present" else None, 0o600 if secret else int(item["mode"], 8)
     )
 
@@ -607,7 +607,7 @@ def masked(value: Any) -> Any:
     return [masked(item) for item in value] if isinstance(value, list) else without_logins(value)
 
 
-def diff(result: transaction.Result) -> list[dict[str, str]]:
+def diff(result: transaction.TransactionResult) -> list[dict[str, str]]:
     """Return Ansible's diff: a list of the packages, and one entry for each file."""
     before = "".join(f"{change.name} {change.before}\n" for change in result.changes if change.before)
     after = "".join(f"{change.name} {change.after}\n" for change in result.changes if change.after)

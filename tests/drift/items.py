@@ -16,7 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution, Todo, Transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+    DriverTodo,
+    DriverTransaction,
+    Resolution,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group, with_nvidia_driver
@@ -294,15 +298,15 @@ def in_plan(name: str, plan: Mapping[str, Any], host: Mapping[str, Any]) -> set[
 def unknown_fields() -> list[str]:
     """Return the fields of the plans' classes that this file does not mention, also if they are empty here."""
     classes = {
-        "todo": Todo,
-        "transaction": Transaction,
-        "nvidia_persistenced": persistence_plan.Plan,
-        "container_engine": engine_plan.Plan,
-        "nvidia_container_toolkit": toolkit_plan.Plan,
-        "toolkit_transaction": toolkit_package_plan.Transaction,
+        "todo": DriverTodo,
+        "transaction": DriverTransaction,
+        "nvidia_persistenced": persistence_plan.PersistencePlan,
+        "container_engine": engine_plan.EnginePlan,
+        "nvidia_container_toolkit": toolkit_plan.ToolkitPlan,
+        "toolkit_transaction": toolkit_package_plan.ToolkitTransaction,
         "cdi": cdi_refresh.Refresh,
         "own_cdi": own_cdi.OwnCdi,
-        "cri": cri_plan.Plan,
+        "cri": cri_plan.CriPlan,
         "wrapper": wrapper_file.WrapperFile,
     }
     # They stay empty on a host with packages of Debian: installers, other package managers, interrupted runs, guests.

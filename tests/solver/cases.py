@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError, item
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Archive, Package
 from ansible_collections.gpufleet.hosts.tests.solver import hosts
@@ -72,7 +72,7 @@ class Outcome:
     plan: dict[str, Any] = dataclasses.field(default_factory=dict)
     # What the package manager or the check of the changes refuses.
     refused: str = ""
-    changes: list[Change] = dataclasses.field(default_factory=list)
+    changes: list[SimulatedChange] = dataclasses.field(default_factory=list)
     # Installed afterwards: the packages of the archives by name.
     system: list[Package] = dataclasses.field(default_factory=list)
     # Installed after each of the administrator's upgrades, with the plan's holds.
@@ -98,8 +98,8 @@ class Lab:
         self.simulations = 0
         self._states: dict[str, dict[str, Any]] = {}
         self._answers: dict[str, dict[str, Any]] = {}
-        self._results: dict[str, tuple[list[Change], str]] = {}
-        self._upgrades: dict[tuple, dict[str, list[Change]]] = {}
+        self._results: dict[str, tuple[list[SimulatedChange], str]] = {}
+        self._upgrades: dict[tuple, dict[str, list[SimulatedChange]]] = {}
         self.known = known_packages(manager)
 
     def state(self, host: hosts.System) -> dict[str, Any]:
@@ -149,12 +149,12 @@ class Lab:
         key = json.dumps([host.platform, repositories, dataclasses.astuple(question), query["files"]])
         if key not in self._answers:
             backend = self.manager.backend(host, repositories)
-            request = transaction.Request(files=_files(query["files"]))
+            request = transaction.TransactionRequest(files=_files(query["files"]))
             journal = Journal("solver", backend_root(backend))
             self._answers[key] = transaction.query(request, question, backend, journal)
         return self._answers[key]
 
-    def _simulated(self, host: hosts.System, todo: dict[str, Any]) -> tuple[list[Change], str]:
+    def _simulated(self, host: hosts.System, todo: dict[str, Any]) -> tuple[list[SimulatedChange], str]:
         work = {**todo["transaction"], "keep": todo["keep"]}
         repositories = self.repositories(host, work["repositories"])
         key = json.dumps([host.name, repositories, todo["prerequisites"], {**work, "hold": []}], sort_keys=True)
@@ -190,14 +190,16 @@ def known_packages(manager: Any) -> dict[tuple[str, str], Package]:
     return catalogue({**manager.archives, **{f"later {name}": archive for name, archive in later.items()}})
 
 
-def after(known: dict[tuple[str, str], Package], packages: Iterable[Package], changes: list[Change]) -> list[Package]:
+def after(
+    known: dict[tuple[str, str], Package], packages: Iterable[Package], changes: list[SimulatedChange]
+) -> list[Package]:
     """Return the installed packages after changes."""
     left = {change.name for change in changes if change.before or change.action == REMOVE}
     kept = [package for package in packages if package.name not in left]
     return kept + [_known(known, change) for change in changes if change.after]
 
 
-def _known(known: dict[tuple[str, str], Package], change: Change) -> Package:
+def _known(known: dict[tuple[str, str], Package], change: SimulatedChange) -> Package:
     version = str(change.after)
     for text in (version, version.removeprefix("0:"), f"0:{version}"):
         if (change.name, text) in known:
@@ -210,20 +212,22 @@ def backend_root(backend: Any) -> str:
     return str(backend.root if hasattr(backend, "root") else backend._root)
 
 
-def _files(entries: list[dict]) -> tuple[File, ...]:
+def _files(entries: list[dict]) -> tuple[RepositoryFile, ...]:
     return tuple(
-        File(entry["path"], entry["content"].encode() if entry["state"] == "present" else None, int(entry["mode"], 8))
+        RepositoryFile(
+            entry["path"], entry["content"].encode() if entry["state"] == "present" else None, int(entry["mode"], 8)
+        )
         for entry in entries
     )
 
 
-def _request(work: dict[str, Any], prerequisites: list[str]) -> transaction.Request:
+def _request(work: dict[str, Any], prerequisites: list[str]) -> transaction.TransactionRequest:
     """Return the transaction that the role requests. The repositories of the plan are already in the index."""
 
     def selectors(name: str) -> tuple:
         return tuple(package_selector.parse(text) for text in work[name])
 
-    return transaction.Request(
+    return transaction.TransactionRequest(
         install=tuple(item(text) for text in [*work["install"], *prerequisites]),
         remove=tuple(work["remove"]),
         purge=tuple(work["purge"]),

@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import engines as observed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError, item
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import INTERESTING
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Package, upstream
@@ -64,15 +64,15 @@ class Outcome:
     """What the planner and the solver made of a case."""
 
     errors: list[str] = dataclasses.field(default_factory=list)
-    plan: engine_plan.Plan | None = None
+    plan: engine_plan.EnginePlan | None = None
     # What the package manager or the check of the changes refuses.
     refused: str = ""
-    changes: list[Change] = dataclasses.field(default_factory=list)
+    changes: list[SimulatedChange] = dataclasses.field(default_factory=list)
     system: list[Package] = dataclasses.field(default_factory=list)
     # What a second run would change.
     again: list[str] = dataclasses.field(default_factory=list)
     # What each of the administrator's upgrades changes, with the plan's holds.
-    upgraded: dict[str, list[Change]] = dataclasses.field(default_factory=dict)
+    upgraded: dict[str, list[SimulatedChange]] = dataclasses.field(default_factory=dict)
 
     @property
     def is_refused(self) -> bool:
@@ -95,8 +95,8 @@ class Lab:
         self._known = known_packages(manager)
         self._states: dict[str, dict[str, Any]] = {}
         self._answers: dict[tuple, dict[str, list[str]]] = {}
-        self._results: dict[str, tuple[list[Change], str]] = {}
-        self._upgrades: dict[tuple, dict[str, list[Change]]] = {}
+        self._results: dict[str, tuple[list[SimulatedChange], str]] = {}
+        self._upgrades: dict[tuple, dict[str, list[SimulatedChange]]] = {}
 
     def plan(self, case: Case) -> Outcome:
         """Plan a case, simulate the transaction, and plan again on the resulting system."""
@@ -118,7 +118,7 @@ class Lab:
                 outcome.upgraded = self._upgraded(outcome.system, {*work.hold}, repositories)
         return outcome
 
-    def _planned(self, case: Case, seen: dict[str, Any]) -> engine_plan.Plan:
+    def _planned(self, case: Case, seen: dict[str, Any]) -> engine_plan.EnginePlan:
         versions: dict[str, list[str]] = {}
         request = read({"docker_recommended": False, **dict(case.values)})
         done = engine_plan.plan(seen, request, engine_samples.PLATFORMS)  # type: ignore[arg-type]
@@ -141,17 +141,19 @@ class Lab:
             backend = self.manager.backend(host, repositories)
             question = transaction.Question(list(names), [], [])
             answer = transaction.query(
-                transaction.Request(), question, backend, Journal("solver", backend_root(backend))
+                transaction.TransactionRequest(), question, backend, Journal("solver", backend_root(backend))
             )
             self._answers[key] = answer["versions"]
         return self._answers[key]
 
-    def _simulated(self, host: hosts.System, repositories: tuple[str, ...], work: Any) -> tuple[list[Change], str]:
+    def _simulated(
+        self, host: hosts.System, repositories: tuple[str, ...], work: Any
+    ) -> tuple[list[SimulatedChange], str]:
         key = json.dumps([host.name, repositories, work.install, work.remove, work.keep, work.release])
         if key not in self._results:
             self.simulations += 1
             backend = self.manager.backend(host, repositories)
-            request = transaction.Request(
+            request = transaction.TransactionRequest(
                 install=tuple(item(text) for text in work.install),
                 remove=tuple(work.remove),
                 release=tuple(package_selector.parse(text) for text in work.release),
@@ -189,7 +191,7 @@ class Lab:
 
     def _upgraded(
         self, system: list[Package], held: set[str], repositories: tuple[str, ...]
-    ) -> dict[str, list[Change]]:
+    ) -> dict[str, list[SimulatedChange]]:
         key = frozenset(package.key for package in system), frozenset(held), repositories
         if key not in self._upgrades:
             self.simulations += 1

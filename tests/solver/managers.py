@@ -26,7 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
     zypper,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import View
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import archives
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Archive, Package
 from ansible_collections.gpufleet.hosts.tests.solver.hosts import System
@@ -156,8 +156,8 @@ class Apt:
         return installed.read(str(self.root(host, host.repositories)), "apt", execute)
 
     def upgraded(
-        self, system: list[Package], held: set[str], files: tuple[File, ...], repositories: tuple[str, ...]
-    ) -> dict[str, list[simulation.Change]]:
+        self, system: list[Package], held: set[str], files: tuple[RepositoryFile, ...], repositories: tuple[str, ...]
+    ) -> dict[str, list[simulation.SimulatedChange]]:
         """Return by command what the administrator's upgrades change, after the archive has moved on."""
         lists, root = self._future._fetched(repositories), self.place / "upgraded"
         shutil.rmtree(root, ignore_errors=True)
@@ -191,7 +191,7 @@ def options(root: Path) -> list[str]:
 class IndexedApt(apt.Apt):
     """apt with package lists that are already fetched."""
 
-    def view(self, directory: str, files: list[File]) -> View:
+    def view(self, directory: str, files: list[RepositoryFile]) -> View:
         """Create the view with the files of the transaction, for example pins."""
         return apt_view.create(self._root, directory, files)
 
@@ -315,7 +315,7 @@ def _module(name: str, stream: str) -> str:
 class IndexedDnf(dnf.Dnf):
     """dnf with repositories that are already cached."""
 
-    def view(self, directory: str, files: list[File]) -> View:
+    def view(self, directory: str, files: list[RepositoryFile]) -> View:
         """Return the host's own repositories."""
         return View()
 
@@ -323,6 +323,6 @@ class IndexedDnf(dnf.Dnf):
 class IndexedZypper(zypper.Zypper):
     """zypper with repositories that are already cached."""
 
-    def view(self, directory: str, files: list[File]) -> View:
+    def view(self, directory: str, files: list[RepositoryFile]) -> View:
         """Return the host's own repositories."""
         return View(("--no-refresh",))

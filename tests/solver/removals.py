@@ -149,7 +149,7 @@ class _Bench:
             raise transaction.TransactionError(" ".join(part.errors))
         return part
 
-    def add_daemon(self, host: hosts.System) -> tuple[list[str], list[simulation.Change]]:
+    def add_daemon(self, host: hosts.System) -> tuple[list[str], list[simulation.SimulatedChange]]:
         """Return the packages that the role of the daemon requests, and what the package manager changes for them."""
         part = self._part(host, DAEMON, self.files)
         if part.query:
@@ -164,7 +164,7 @@ class _Bench:
         if not wanted:
             return [], []
         backend = self.lab.manager.backend(host, host.repositories)
-        request = transaction.Request(install=tuple(item(text) for text in wanted), may_upgrade=True)
+        request = transaction.TransactionRequest(install=tuple(item(text) for text in wanted), may_upgrade=True)
         self.lab.simulations += 1
         result = transaction.present(request, backend, Journal("solver", backend_root(backend)), check_mode=True)
         return wanted, result.changes
@@ -177,7 +177,7 @@ class _Bench:
         managers.write(Path(root), files)
         removal = self._part(host, DRIVER, files).removal or {}
         wanted = RecordedRemoval(
-            transaction.Request(
+            transaction.TransactionRequest(
                 remove=tuple(removal["remove"]), keep=tuple(package_selector.parse(text) for text in removal["keep"])
             ),
             Journal(removal["record"], root),

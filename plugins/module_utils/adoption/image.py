@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import pack
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
 
 DLAMI = "dlami"
 _ENGINE = "container_engine"
@@ -101,7 +101,7 @@ def boot_notes(host: Host) -> list[str]:
     ]
 
 
-def data_root_problem(host: Host, engine: Request, *, on_nvme: bool) -> str | None:
+def data_root_problem(host: Host, engine: EngineRequest, *, on_nvme: bool) -> str | None:
     """Return why Docker's data directory cannot be on the local NVMe disks. `on_nvme`: dlami_docker_on_nvme."""
     if on_nvme and engine.name != "docker":
         return (

@@ -45,7 +45,7 @@ _NOT_HELD = f"not held: dnf has no {holds.VERSIONLOCK}"
 _HOLD = re.compile(rf"hold |write {re.escape(owned.DRIVER_UNATTENDED_UPGRADES)}$")
 
 
-class Entry(t.TypedDict):
+class AdoptionEntry(t.TypedDict):
     """What happened to a part of the image. `state`: adopted, completed or left_alone."""
 
     part: str
@@ -54,7 +54,7 @@ class Entry(t.TypedDict):
     reason: str
 
 
-class Part(t.NamedTuple):
+class AdoptionPart(t.NamedTuple):
     """The plan of a part of the run: its changes, and the reasons that it names."""
 
     changes: t.Sequence[str]
@@ -64,7 +64,7 @@ class Part(t.NamedTuple):
 def build(
     host: Host,
     adoption: Adoption,
-    plans: t.Mapping[str, Part],
+    plans: t.Mapping[str, AdoptionPart],
     held: t.Sequence[str],
     *,
     not_held: t.Sequence[str] = (),
@@ -122,7 +122,7 @@ def table(report: t.Mapping[str, t.Any]) -> list[str]:
     return lines
 
 
-def _previous(host: Host) -> dict[str, Entry]:
+def _previous(host: Host) -> dict[str, AdoptionEntry]:
     """Return the entries of the last report on the host. Another program may have damaged the file."""
     try:
         known = json.loads(host["files"][owned.ADOPTION_REPORT]["content"] or "")
@@ -133,10 +133,10 @@ def _previous(host: Host) -> dict[str, Entry]:
 
 def _is_entry(entry: t.Mapping[str, t.Any]) -> bool:
     texts = {name: value for name, value in entry.items() if (name, value) != ("version", None)}
-    return {*entry} == {*Entry.__annotations__} and all(isinstance(value, str) for value in texts.values())
+    return {*entry} == {*AdoptionEntry.__annotations__} and all(isinstance(value, str) for value in texts.values())
 
 
-def _settled(entry: Entry, previous: Entry | None) -> Entry:
+def _settled(entry: AdoptionEntry, previous: AdoptionEntry | None) -> AdoptionEntry:
     """Keep what an earlier run completed, as long as the version is the same and nothing changes now.
 
     Keep also what an earlier run reported about a part that the tags do not select now, at the same version.
@@ -150,7 +150,9 @@ def _settled(entry: Entry, previous: Entry | None) -> Entry:
     # This run holds packages, or dnf's plugin was installed or removed since.
     holds = any(_HOLD.match(part) for part in entry["reason"].split("; "))
     if holds or _is_not_held(previous["reason"]) != _is_not_held(entry["reason"]):
-        return Entry(part=entry["part"], state=previous["state"], version=entry["version"], reason=entry["reason"])
+        return AdoptionEntry(
+            part=entry["part"], state=previous["state"], version=entry["version"], reason=entry["reason"]
+        )
     return previous
 
 
@@ -162,10 +164,10 @@ def _is_not_held(reason: str) -> bool:
 def _entries(
     host: Host,
     adoption: Adoption,
-    plans: t.Mapping[str, Part],
+    plans: t.Mapping[str, AdoptionPart],
     held: t.Sequence[str],
     not_held: t.Sequence[str],
-) -> list[Entry]:
+) -> list[AdoptionEntry]:
     driver = nvidia_driver(host)
     # With apt, the daemon is part of a package of the driver, whose name contains the branch.
     has_daemon = (host["services"].get(persistence.UNIT) or {}).get("load_state") == "loaded"
@@ -193,31 +195,33 @@ def _why_not(adoption: Adoption, part: str) -> str:
     return _NOT_SELECTED if part in adoption.exceptions else adoption.reason or _NOT_SELECTED
 
 
-def _own_changes(name: str, plan: Part | None, toolkit: t.Sequence[str]) -> Part | None:
+def _own_changes(name: str, plan: AdoptionPart | None, toolkit: t.Sequence[str]) -> AdoptionPart | None:
     """Return the plan of a part without what `_details` names, and with the playbook's own holds of the toolkit."""
     if plan is None:
         return None
     patterns = [pattern for part, pattern in _DETAILS.values() if part == name]
     changes = [change for change in plan.changes if not any(pattern.search(change) for pattern in patterns)]
     holds = [f"hold {', '.join(toolkit)}"] if toolkit and name == _ROLE_OF_TOOLKIT else []
-    return Part([*changes, *holds], plan.reasons)
+    return AdoptionPart([*changes, *holds], plan.reasons)
 
 
-def _entry(name: str, version: str | None, why_not: str, plan: Part | None) -> Entry:
+def _entry(name: str, version: str | None, why_not: str, plan: AdoptionPart | None) -> AdoptionEntry:
     if plan is None:
-        return Entry(part=name, state=LEFT_ALONE, version=version, reason=why_not)
+        return AdoptionEntry(part=name, state=LEFT_ALONE, version=version, reason=why_not)
     holds = [change for change in plan.changes if _HOLD.match(change)]
     others = [change for change in plan.changes if change not in holds]
     if others:
         notes = [reason for reason in plan.reasons if _is_not_held(reason)]
-        return Entry(part=name, state=COMPLETED, version=version, reason="; ".join([*others, *holds, *notes]))
+        return AdoptionEntry(part=name, state=COMPLETED, version=version, reason="; ".join([*others, *holds, *notes]))
     if version is None and not holds and name != "container_proof":
-        return Entry(part=name, state=LEFT_ALONE, version=None, reason="; ".join(plan.reasons) or "not installed")
+        return AdoptionEntry(
+            part=name, state=LEFT_ALONE, version=None, reason="; ".join(plan.reasons) or "not installed"
+        )
     kept = "; ".join(plan.reasons) or "satisfies the request"
-    return Entry(part=name, state=ADOPTED, version=version, reason="; ".join([kept, *holds]))
+    return AdoptionEntry(part=name, state=ADOPTED, version=version, reason="; ".join([kept, *holds]))
 
 
-def _details(host: Host, adoption: Adoption, plans: t.Mapping[str, Part]) -> list[Entry]:
+def _details(host: Host, adoption: Adoption, plans: t.Mapping[str, AdoptionPart]) -> list[AdoptionEntry]:
     """Return the entries of what a part configures: Docker's options, its runtime nvidia, the CDI specification."""
     has_docker = bool(host["engines"]["docker"]["package"])
     config = host["docker_daemon_json"].get("content") or {}
@@ -232,7 +236,9 @@ def _details(host: Host, adoption: Adoption, plans: t.Mapping[str, Part]) -> lis
         part, pattern = _DETAILS[name]
         plan = plans.get(part)
         if plan is not None:
-            plan = Part([change for change in plan.changes if pattern.search(change)], ["configured"] if place else [])
+            plan = AdoptionPart(
+                [change for change in plan.changes if pattern.search(change)], ["configured"] if place else []
+            )
         entry = _entry(name, place, _why_not(adoption, part), plan)
         if entry["state"] == LEFT_ALONE and plan is not None:
             entry["reason"] = "not configured"
@@ -240,7 +246,7 @@ def _details(host: Host, adoption: Adoption, plans: t.Mapping[str, Part]) -> lis
     return entries
 
 
-def _extras(host: Host, held: t.Sequence[str], not_held: t.Sequence[str]) -> list[Entry]:
+def _extras(host: Host, held: t.Sequence[str], not_held: t.Sequence[str]) -> list[AdoptionEntry]:
     """Return the entries of what no role manages: CUDA toolkits, DCGM, EFA."""
     image = host["image"]
     versions = {
@@ -251,9 +257,11 @@ def _extras(host: Host, held: t.Sequence[str], not_held: t.Sequence[str]) -> lis
     return [_extra(host, name, version, held, not_held) for name, version in versions.items()]
 
 
-def _extra(host: Host, name: str, version: str | None, held: t.Sequence[str], not_held: t.Sequence[str]) -> Entry:
+def _extra(
+    host: Host, name: str, version: str | None, held: t.Sequence[str], not_held: t.Sequence[str]
+) -> AdoptionEntry:
     if version is None:
-        return Entry(part=name, state=LEFT_ALONE, version=None, reason="not installed")
+        return AdoptionEntry(part=name, state=LEFT_ALONE, version=None, reason="not installed")
     packages = adoption_image.extra_packages(host, name)
     reason = "installed with the image, and kept"
     if name == "dcgm":
@@ -264,7 +272,7 @@ def _extra(host: Host, name: str, version: str | None, held: t.Sequence[str], no
         reason += f"; hold {', '.join(new)}"
     elif set(packages) & set(not_held):
         reason += f"; {_NOT_HELD}"
-    return Entry(part=name, state=ADOPTED, version=version, reason=reason)
+    return AdoptionEntry(part=name, state=ADOPTED, version=version, reason=reason)
 
 
 def _lowest(packages: t.Mapping[str, str]) -> str | None:

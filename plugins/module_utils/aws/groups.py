@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.aws.instance_families import Accelerator
+from ansible_collections.gpufleet.hosts.plugins.module_utils.aws.instance_families import InstanceAccelerator
 
 # The vendors whose models have groups of their own: the group of all hosts, and the prefix of a model's group.
 _BY_MODEL = {"nvidia": ("gpu_hosts", "gpu"), "neuron": ("neuron_hosts", "neuron")}
 
 
-def with_groups(instance_type: str, accelerator: Accelerator | None) -> dict[str, t.Any]:
+def with_groups(instance_type: str, accelerator: InstanceAccelerator | None) -> dict[str, t.Any]:
     """Return the accelerators with the groups and a message about what is unknown.
 
     A type without accelerators has the vendor `none`.
@@ -35,7 +35,7 @@ def with_groups(instance_type: str, accelerator: Accelerator | None) -> dict[str
     return {**accelerator, "groups": _groups(accelerator), "message": _message(accelerator)}
 
 
-def _groups(accelerator: Accelerator) -> list[str]:
+def _groups(accelerator: InstanceAccelerator) -> list[str]:
     vendor, model = accelerator["vendor"], accelerator["model"]
     if vendor == "unknown":
         return ["gpu_unknown"]
@@ -45,7 +45,7 @@ def _groups(accelerator: Accelerator) -> list[str]:
     return [all_hosts, f"{prefix}_{re.sub(r'[^a-z0-9]+', '_', str(model).lower())}"]
 
 
-def _message(accelerator: Accelerator) -> str:
+def _message(accelerator: InstanceAccelerator) -> str:
     instance_type = accelerator["instance_type"]
     if accelerator["vendor"] == "unknown":
         return (

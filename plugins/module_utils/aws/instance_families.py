@@ -135,7 +135,7 @@ _INSTANCE_TYPE = re.compile(r"(?P<family>[a-z][a-z0-9-]*)\.(?P<size>[a-z0-9-]+)"
 _ACCELERATED = re.compile(r"(p|g|gr|inf|trn|dl|vt|f)[0-9]")
 
 
-class Accelerator(t.TypedDict):
+class InstanceAccelerator(t.TypedDict):
     """The accelerators of an instance type. None: no source states the value."""
 
     instance_type: str
@@ -151,7 +151,7 @@ class Accelerator(t.TypedDict):
     architecture: str | None
 
 
-def describe(instance_type: str) -> Accelerator | None:
+def describe(instance_type: str) -> InstanceAccelerator | None:
     """Return the accelerators of an instance type, or None for a type without accelerators.
 
     A family with the letter of an accelerated family that the table lacks has the vendor `unknown`.
@@ -164,7 +164,7 @@ def describe(instance_type: str) -> Accelerator | None:
     if family is None:
         if not _ACCELERATED.match(name):
             return None
-        return Accelerator(
+        return InstanceAccelerator(
             instance_type=instance_type,
             family=name,
             vendor="unknown",
@@ -175,7 +175,7 @@ def describe(instance_type: str) -> Accelerator | None:
             architecture=None,
         )
     fraction, memory_mib = family.fractions.get(size, (None if family.fractions else 1, family.memory_mib))
-    return Accelerator(
+    return InstanceAccelerator(
         instance_type=instance_type,
         family=name,
         vendor=family.vendor,

@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.aws.instance_families import (
     GENERATIONS,
-    Accelerator,
+    InstanceAccelerator,
     describe,
 )
 
@@ -44,7 +44,7 @@ class RequestError(ValueError):
     """A variable is invalid. The message has the variable, its value and the way out."""
 
 
-class Request(t.TypedDict):
+class InstanceRequest(t.TypedDict):
     """A validated request."""
 
     region: str
@@ -82,7 +82,7 @@ def identity(variables: dict[str, t.Any]) -> dict[str, t.Any]:
     }
 
 
-def read(variables: dict[str, t.Any]) -> Request:
+def read(variables: dict[str, t.Any]) -> InstanceRequest:
     """Validate the variables of playbook aws_create."""
     known = ("aws_instance_region", "aws_instance_name", *_PATTERNS, *_OTHER)
     unknown = sorted(set(variables) - set(known))
@@ -99,7 +99,7 @@ def read(variables: dict[str, t.Any]) -> Request:
         raise RequestError("aws_instance_image and aws_instance_image_id are both set. Remove one of them.")
     if not image and not texts["aws_instance_image_id"]:
         image = _DEFAULT_IMAGE[vendor]
-    return Request(
+    return InstanceRequest(
         region=same["region"],
         name=same["name"],
         instance_type=instance_type,
@@ -152,7 +152,7 @@ def _type(variables: dict[str, t.Any], image: str, image_id: str) -> tuple[str, 
     return value, found["vendor"], found["architecture"] or ""
 
 
-def _fail_unless_default_image_fits(value: str, found: Accelerator) -> None:
+def _fail_unless_default_image_fits(value: str, found: InstanceAccelerator) -> None:
     generation = GENERATIONS[str(found["model"])]
     if not generation.open_modules:
         raise RequestError(

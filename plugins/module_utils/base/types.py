@@ -48,7 +48,7 @@ class PciFunction(TypedDict):
     kind: str
 
 
-class Accelerator(PciFunction):
+class ObservedAccelerator(PciFunction):
     """A GPU or accelerator of any vendor."""
 
     vendor: str
@@ -104,7 +104,7 @@ class AcceleratorGroup(TypedDict):
     `record` if no role of the vendor needs one.
     """
 
-    devices: list[Accelerator]
+    devices: list[ObservedAccelerator]
     driver: AcceleratorDriver
     module: AcceleratorModule | None
     record: AcceleratorRecord | None
@@ -117,10 +117,10 @@ class Vgpu(TypedDict):
     manager_version: str | None
 
 
-class Nvidia(TypedDict):
+class ObservedNvidia(TypedDict):
     """NVIDIA's devices and driver, its PCI functions, and the addresses of GPUs and switches."""
 
-    devices: list[Accelerator]
+    devices: list[ObservedAccelerator]
     driver: Driver
     module: AcceleratorModule
     pci_devices: list[PciFunction]
@@ -137,7 +137,7 @@ class Nvidia(TypedDict):
 class AcceleratorsByVendor(TypedDict):
     """The accelerators by vendor. NVIDIA is always there, another vendor only if the host has devices of it."""
 
-    nvidia: Nvidia
+    nvidia: ObservedNvidia
     amd: AcceleratorGroup | None
     neuron: AcceleratorGroup | None
     gaudi: AcceleratorGroup | None
@@ -222,7 +222,7 @@ class HolderAssignment(TypedDict, total=False):
     assigned: list[str]
 
 
-class Holder(HolderAssignment):
+class ObservedHolder(HolderAssignment):
     """A process that has a GPU open, or a container that has one in /dev."""
 
     pid: int
@@ -253,7 +253,7 @@ class SecureBoot(TypedDict):
     dkms_key: str | None
 
 
-class Package(TypedDict):
+class ObservedPackage(TypedDict):
     """An installed package."""
 
     version: str
@@ -279,7 +279,7 @@ class PackageState(TypedDict):
     config_files: list[str]
 
 
-class Unit(TypedDict):
+class ObservedUnit(TypedDict):
     """The state of a systemd unit."""
 
     load_state: str | None
@@ -305,7 +305,7 @@ class DockerEngine(Engine):
     info: dict[str, Any] | None
 
 
-class Engines(TypedDict):
+class ObservedEngines(TypedDict):
     """The container engines and NVIDIA's container toolkit."""
 
     docker: DockerEngine
@@ -440,7 +440,7 @@ class DaemonJson(TypedDict):
     missing_runtimes: dict[str, str]
 
 
-class File(TypedDict):
+class ObservedFile(TypedDict):
     """A file. `content` is None if the file is missing, large or binary. It is the digest of owned.CDI_PROGRAM."""
 
     exists: bool
@@ -493,7 +493,7 @@ class UnattendedUpgrades(TypedDict):
     blacklist: list[str]
 
 
-class Apt(TypedDict):
+class ObservedApt(TypedDict):
     """The configuration of apt. `sources` are the entries that repository/apt_sources.py returns."""
 
     sources: list[dict[str, Any]]
@@ -503,7 +503,7 @@ class Apt(TypedDict):
     unattended_upgrades: UnattendedUpgrades
 
 
-class Repository(TypedDict):
+class ObservedRepository(TypedDict):
     """A repository of dnf or zypper."""
 
     id: str
@@ -530,7 +530,7 @@ class CloudInit(TypedDict):
     errors: list[str]
 
 
-class Image(TypedDict):
+class ObservedImage(TypedDict):
     """The kind of prepared image that the host was installed from, and what it contains besides packages."""
 
     kind: str | None
@@ -578,21 +578,21 @@ class Host(TypedDict):
     python: str | None
     root_python: str | None
     nvml_binding: bool | None
-    holders: list[Holder]
+    holders: list[ObservedHolder]
     foreign_drivers: dict[str, ForeignDriver]
     modules_loaded: list[str]
     module_users: dict[str, list[str]]
     uvm_loaders: list[str]
     daemon_users: list[str]
     secure_boot: SecureBoot
-    packages: dict[str, Package]
+    packages: dict[str, ObservedPackage]
     package_origins: dict[str, list[PackageOrigin]]
     installed_packages: dict[str, str]
     provided: dict[str, list[str]]
     held_packages: list[str]
     package_state: PackageState
-    services: dict[str, Unit]
-    engines: Engines
+    services: dict[str, ObservedUnit]
+    engines: ObservedEngines
     engine_processes: EngineProcesses
     docker_group: DockerGroup
     docker_data: DockerData
@@ -604,12 +604,12 @@ class Host(TypedDict):
     nvidia_docker: NvidiaDocker | None
     driver_volume: VolumePrediction | None
     docker_daemon_json: DaemonJson
-    files: dict[str, File]
-    apt: Apt | None
-    repositories: list[Repository]
+    files: dict[str, ObservedFile]
+    apt: ObservedApt | None
+    repositories: list[ObservedRepository]
     module_streams: dict[str, str]
     keyrings: dict[str, Keyring]
-    image: Image
+    image: ObservedImage
     reboot_flag: RebootFlag
     reboot_reasons: list[RebootReason]
     reboot_required_reasons: list[str]

@@ -44,14 +44,14 @@ def apply_state(
         raise cdi_file.FileError(f"cdi_kind={place.kind} is invalid. Use the form VENDOR/CLASS.")
     publish.check(place)
 
-    def build() -> specification.Result:
+    def build() -> specification.CdiResult:
         facts = gather_facts()
         vendor = facts["accelerator_vendors"][params["vendor"]]
         if vendor["state"] != "ready":
             raise specification.CdiError(
                 f"the devices cannot be described because their state is {vendor['state']}: {vendor['reason']}"
             )
-        host = specification.Host(root=root, groups=params["additional_gids"], kind=place.kind)
+        host = specification.CdiHost(root=root, groups=params["additional_gids"], kind=place.kind)
         devices = [one for one in facts["accelerators"] if one["vendor"] == params["vendor"]]
         return accelerator_specification.build(devices, host)
 

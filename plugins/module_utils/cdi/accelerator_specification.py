@@ -41,7 +41,7 @@ def gap(devices: Sequence[Mapping[str, Any]]) -> str | None:
     return f"the devices {listed} are not consecutive, so the specification has no device named {ALL}."
 
 
-def build(devices: Sequence[Mapping[str, Any]], host: specification.Host) -> specification.Result:
+def build(devices: Sequence[Mapping[str, Any]], host: specification.CdiHost) -> specification.CdiResult:
     """Build the specification. A device that is lost or has a missing node is left out, with the reason."""
     made: list[dict] = []
     usable: list[Mapping[str, Any]] = []
@@ -63,7 +63,7 @@ def build(devices: Sequence[Mapping[str, Any]], host: specification.Host) -> spe
     has_gap = gap(usable)
     if not has_gap:
         made.append(specification.describe_device(ALL, list(all_nodes.values()), host))
-    return specification.Result(specification.assemble(made, {}, host), skipped, [has_gap] if has_gap else [])
+    return specification.CdiResult(specification.assemble(made, {}, host), skipped, [has_gap] if has_gap else [])
 
 
 def _obstacle(device: Mapping[str, Any], nodes: Sequence[dict | None]) -> str | None:

@@ -63,8 +63,8 @@ def _validate(params: dict, place: publish.CdiPlace) -> None:
     publish.check(place)
 
 
-def _build(params: dict, gather_facts: Callable[[], dict], root: str) -> specification.Result:
-    host = specification.Host(
+def _build(params: dict, gather_facts: Callable[[], dict], root: str) -> specification.CdiResult:
+    host = specification.CdiHost(
         root=root,
         numbers=params["device_numbers"],
         groups=params["additional_gids"],
@@ -89,7 +89,7 @@ def _build(params: dict, gather_facts: Callable[[], dict], root: str) -> specifi
     return specification.build(facts["nvidia_gpus"], host, edits)
 
 
-def _files(host: specification.Host, sets: Iterable[str]) -> list[driver_files.DriverFile]:
+def _files(host: specification.CdiHost, sets: Iterable[str]) -> list[driver_files.DriverFile]:
     search_path = os.environ.get("PATH", "").split(":") if host.driver_root == "/" else []
     return driver_files.find(host.version, host.machine, host.driver_root, sets=sets, search_path=search_path)
 

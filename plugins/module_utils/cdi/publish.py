@@ -60,7 +60,7 @@ def check(place: CdiPlace) -> None:
 
 def apply(
     place: CdiPlace,
-    build: Callable[[], specification.Result] | None,
+    build: Callable[[], specification.CdiResult] | None,
     warn: Callable[[cdi_file.OtherSpec, str], str],
     check_mode: bool,
 ) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class SpecError(Exception):
 
 
 @dataclass(frozen=True)
-class Device:
+class CdiDevice:
     """One device of one specification."""
 
     kind: str
@@ -56,7 +56,7 @@ class Device:
 class Specs:
     """The devices of all specifications by qualified name, and a message for each invalid file."""
 
-    devices: Mapping[str, Device] = field(default_factory=dict)
+    devices: Mapping[str, CdiDevice] = field(default_factory=dict)
     broken: tuple[str, ...] = ()
     # The files that define the same device in one directory. Engines reject such a device, even if a later directory
     # defines it again.
@@ -65,7 +65,7 @@ class Specs:
 
 def read(directories: Sequence[str], root: str = "/") -> Specs:
     """Read all specifications. A later directory overrides the devices of an earlier one."""
-    devices: dict[str, Device] = {}
+    devices: dict[str, CdiDevice] = {}
     broken = []
     conflicts: dict[str, tuple[str, str]] = {}
     seen = set()
@@ -242,13 +242,13 @@ def _scalar(text: str) -> Any:
     return text
 
 
-def _devices(spec: Mapping[str, Any], path: str, root: str, driver_versions: tuple[str, ...]) -> Iterator[Device]:
+def _devices(spec: Mapping[str, Any], path: str, root: str, driver_versions: tuple[str, ...]) -> Iterator[CdiDevice]:
     common = spec.get("containerEdits") or {}
     for device in spec.get("devices") or ():
         edits = device.get("containerEdits") or {}
         nodes = [*_nodes(common), *_nodes(edits)]
         named = [*nodes, *_host_paths(common), *_host_paths(edits)]
-        yield Device(
+        yield CdiDevice(
             kind=str(spec["kind"]),
             name=str(device.get("name")),
             path=path,

@@ -43,7 +43,7 @@ class CdiError(Exception):
     """The specification cannot be built."""
 
 
-class Host(NamedTuple):
+class CdiHost(NamedTuple):
     """The driver and the settings that the specification depends on, apart from the GPUs."""
 
     version: str = ""
@@ -56,7 +56,7 @@ class Host(NamedTuple):
     names: tuple[str, ...] = DEFAULT_NAMES
 
 
-class Result(NamedTuple):
+class CdiResult(NamedTuple):
     """A specification, and the GPUs that it leaves out, each with the reason."""
 
     spec: dict
@@ -64,7 +64,7 @@ class Result(NamedTuple):
     warnings: list[str]
 
 
-def build(gpus: list[dict], host: Host, library_edits: dict) -> Result:
+def build(gpus: list[dict], host: CdiHost, library_edits: dict) -> CdiResult:
     """Build the specification of `gpus`, which have the form that nvidia_gpu_facts returns."""
     devices, skipped = [], []
     all_nodes: dict[str, dict] = {}
@@ -88,10 +88,10 @@ def build(gpus: list[dict], host: Host, library_edits: dict) -> Result:
         "deviceNodes": control,
         "mounts": [*library_edits["mounts"], *_firmware(host)],
     }
-    return Result(assemble(devices, common, host), skipped, _warnings({node["path"] for node in control}))
+    return CdiResult(assemble(devices, common, host), skipped, _warnings({node["path"] for node in control}))
 
 
-def build_feature(feature: str, host: Host) -> Result:
+def build_feature(feature: str, host: CdiHost) -> CdiResult:
     """Build the specification of an optional feature, or of the IMEX channels."""
     if feature == IMEX:
         channels = device_nodes.imex_channels(host.root)
@@ -107,10 +107,10 @@ def build_feature(feature: str, host: Host) -> Result:
         _device(name, [node for node in (describe_node(path, host) for path in group) if node], host, mounts)
         for name, group in groups.items()
     ]
-    return Result(assemble(devices, {}, host), [], [])
+    return CdiResult(assemble(devices, {}, host), [], [])
 
 
-def assemble(devices: list[dict], common: dict, host: Host) -> dict:
+def assemble(devices: list[dict], common: dict, host: CdiHost) -> dict:
     """Return the specification of devices, with the edits that all of them share."""
     has_groups = any("additionalGids" in device["containerEdits"] for device in devices)
     return {
@@ -130,7 +130,7 @@ def _mount(source: str, target: str, options: list[str] | None = None) -> dict:
     return {"hostPath": source, "containerPath": target, "options": list(options or READ_ONLY)}
 
 
-def _device(name: str, nodes: list[dict], host: Host, mounts: Iterable[dict] = ()) -> dict:
+def _device(name: str, nodes: list[dict], host: CdiHost, mounts: Iterable[dict] = ()) -> dict:
     mounts = list(mounts)
     links = device_nodes.DRM_LINKS
     if any(node["path"].startswith("/dev/dri/") for node in nodes) and _is_directory(host.root, links):
@@ -139,7 +139,7 @@ def _device(name: str, nodes: list[dict], host: Host, mounts: Iterable[dict] = (
     return describe_device(name, nodes, host, mounts)
 
 
-def describe_device(name: str, nodes: list[dict], host: Host, mounts: Sequence[dict] = ()) -> dict:
+def describe_device(name: str, nodes: list[dict], host: CdiHost, mounts: Sequence[dict] = ()) -> dict:
     """Return a device with its nodes, mounts and, on request, the groups of its nodes."""
     edits: dict = {"deviceNodes": nodes}
     if mounts:
@@ -159,7 +159,7 @@ class _Unit(NamedTuple):
     obstacle: str | None
 
 
-def _allocatable(gpu: dict, host: Host) -> Iterable[_Unit]:
+def _allocatable(gpu: dict, host: CdiHost) -> Iterable[_Unit]:
     """Yield the GPU, or each of its MIG devices."""
     index = str(gpu["index"])
     names = _names("gpu", index, gpu["uuid"], host)
@@ -190,7 +190,7 @@ def _allocatable(gpu: dict, host: Host) -> Iterable[_Unit]:
             yield _Unit(index, names, [*node, *access, *graphics], obstacle or (None if names else _NO_NAME))
 
 
-def _names(kind: str, index: str, uuid: str | None, host: Host) -> list[str]:
+def _names(kind: str, index: str, uuid: str | None, host: CdiHost) -> list[str]:
     # The MIG UUIDs of old drivers contain slashes, which CDI does not allow in a device name.
     names = {"index": index, "type-index": f"{kind}{index}"}
     if uuid and DEVICE_NAME.fullmatch(uuid):
@@ -198,7 +198,7 @@ def _names(kind: str, index: str, uuid: str | None, host: Host) -> list[str]:
     return [names[name] for name in dict.fromkeys(host.names) if name in names]
 
 
-def describe_node(path: str, host: Host) -> dict | None:
+def describe_node(path: str, host: CdiHost) -> dict | None:
     """Describe a device node of the host; None if it does not exist."""
     try:
         status = os.stat(os.path.join(host.root, path[1:]))
@@ -214,7 +214,7 @@ def describe_node(path: str, host: Host) -> dict | None:
     return node
 
 
-def _firmware(host: Host) -> list[dict]:
+def _firmware(host: CdiHost) -> list[dict]:
     """Mount the driver's firmware from the first directory in which the kernel would find it."""
     kernel = (read_text(host.root, "proc/sys/kernel/osrelease") or "").strip()
     custom = (read_text(host.root, "sys/module/firmware_class/parameters/path") or "").strip()

@@ -294,7 +294,7 @@ class NodeVendor:
         device = self._read_specs(engine).devices.get(name)
         return [node for path in device.nodes for node in self.nodes(path)] if device else []
 
-    def _cdi_device(self, unit: Unit, engine: EngineState) -> reader.Device | None:
+    def _cdi_device(self, unit: Unit, engine: EngineState) -> reader.CdiDevice | None:
         """Return the CDI device that has exactly the nodes of a unit. A name alone can be that of another device."""
         specs = self._read_specs(engine)
         names = (unit.uuid.replace("/", "-"), unit.index)

@@ -15,7 +15,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.libcuda import Context, Cuda, Device, ProbeError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.libcuda import (
+    Cuda,
+    CudaContext,
+    CudaDevice,
+    ProbeError,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.matrix import measure
 
 ELEMENTS = 1 << 16
@@ -190,7 +195,7 @@ def pattern(size: int) -> bytes:
     return (block * (size // len(block) + 1))[:size]
 
 
-def check_memory(context: Context, size: int) -> None:
+def check_memory(context: CudaContext, size: int) -> None:
     """Copy bytes to the GPU, copy them on the GPU, copy them back and compare."""
     data = pattern(size)
     source, target = context.allocate(size), context.allocate(size)
@@ -206,7 +211,7 @@ def check_memory(context: Context, size: int) -> None:
         raise ProbeError(f"memory round trip of {size} bytes: byte {position} changed. The memory may be faulty.")
 
 
-def check_kernel(context: Context, count: int) -> None:
+def check_kernel(context: CudaContext, count: int) -> None:
     """Run the kernel and compare its result with the CPU's."""
     a, b = random_numbers(1, count), random_numbers(2, count)
     size = 4 * count
@@ -224,7 +229,7 @@ def check_kernel(context: Context, count: int) -> None:
         )
 
 
-def describe(cuda: Cuda, device: Device) -> dict[str, Any]:
+def describe(cuda: Cuda, device: CudaDevice) -> dict[str, Any]:
     """Return what deviceQuery prints about a GPU."""
     attributes: dict[str, Any] = {}
     for name, attribute in ATTRIBUTES.items():
@@ -249,13 +254,13 @@ def describe(cuda: Cuda, device: Device) -> dict[str, Any]:
 
 
 def check(
-    cuda: Cuda, device: Device, memory_mib: int, matrix_size: int | None = None, matrix_repetitions: int = 1
+    cuda: Cuda, device: CudaDevice, memory_mib: int, matrix_size: int | None = None, matrix_repetitions: int = 1
 ) -> dict[str, Any]:
     """Describe and check a GPU, and measure a matrix product if `matrix_size` is set. A failure is in the result."""
     gpu = empty_result(device.index)
     try:
         gpu.update(describe(cuda, device))
-        with Context(cuda, device.number) as context:
+        with CudaContext(cuda, device.number) as context:
             for step, run, size in (
                 ("memory_round_trip", check_memory, memory_mib * MIB),
                 ("kernel", check_kernel, ELEMENTS),

@@ -100,7 +100,7 @@ class MissingFunctionError(ProbeError):
         super().__init__(f"{LIBRARY} has no function {call}. The driver is too old, or the library is not NVIDIA's.")
 
 
-class Device(NamedTuple):
+class CudaDevice(NamedTuple):
     """A GPU: its index and its CUdevice number."""
 
     index: int
@@ -189,9 +189,9 @@ class Cuda:
         number = self._int("cuDriverGetVersion")
         return f"{number // 1000}.{number % 1000 // 10}"
 
-    def devices(self) -> Iterator[Device]:
+    def devices(self) -> Iterator[CudaDevice]:
         for index in range(self._int("cuDeviceGetCount")):
-            yield Device(index, self._int("cuDeviceGet", ctypes.c_int(index)))
+            yield CudaDevice(index, self._int("cuDeviceGet", ctypes.c_int(index)))
 
     def attribute(self, device: int, number: int) -> int | None:
         """Return an attribute, or None if the driver does not support it."""
@@ -232,7 +232,7 @@ class Cuda:
         return size.value
 
 
-class Context:
+class CudaContext:
     """Make the GPU's primary context current inside a `with` block, without changing its flags."""
 
     def __init__(self, cuda: Cuda, device: int) -> None:
@@ -240,7 +240,7 @@ class Context:
         self._device = ctypes.c_int(device)
         self._memory: list[ctypes.c_uint64] = []
 
-    def __enter__(self) -> Context:
+    def __enter__(self) -> CudaContext:
         context = ctypes.c_void_p()
         self._cuda.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
         try:

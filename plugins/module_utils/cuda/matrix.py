@@ -16,7 +16,7 @@ import statistics
 import time
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.libcuda import Context, ProbeError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.libcuda import CudaContext, ProbeError
 
 ENTRY = b"gpufleet_matrix"
 NOTE = "not comparable with libraries"
@@ -153,7 +153,7 @@ def first_wrong(a: array.array, b: array.array, out: array.array, size: int) -> 
     return None
 
 
-def measure(context: Context, size: int, repetitions: int) -> dict[str, Any]:
+def measure(context: CudaContext, size: int, repetitions: int) -> dict[str, Any]:
     """Multiply two matrices of `size` rows and columns, and return the duration of each repetition in seconds."""
     a, b = values(1, size), values(2, size)
     length = 4 * size * size

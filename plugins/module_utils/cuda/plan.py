@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observe
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compatibility
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.request import CudaRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
@@ -45,7 +45,7 @@ class Toolkit:
 
 
 @dataclasses.dataclass
-class Transaction:
+class CudaTransaction:
     """The options of module package_transaction that depend on the host."""
 
     install: list[str] = dataclasses.field(default_factory=list)
@@ -59,7 +59,7 @@ class Transaction:
 
 
 @dataclasses.dataclass
-class Plan:
+class CudaPlan:
     """What the role does on a host, and why."""
 
     source: str | None = None
@@ -83,17 +83,17 @@ class Plan:
 
 def plan(
     host: Host,
-    request: Request,
+    request: CudaRequest,
     distributions: dict[str, t.Any],
     branches: dict[str, int],
-) -> Plan:
+) -> CudaPlan:
     """Return the plan: what the role does on this host, and why.
 
     `distributions` has the packages and versions of the distributions' toolkits, and `branches` the driver branch of
     each toolkit version.
     """
-    result = Plan(request.source)
-    work = Transaction()
+    result = CudaPlan(request.source)
+    work = CudaTransaction()
     _SOURCES[request.source](result, work, host, request, distributions)
     if any(vars(work).values()) or packages_record.is_unfinished(host, packages_record.TOOLKIT):
         result.transaction = {**dataclasses.asdict(work), "keep": driver_membership.SELECTORS}
@@ -111,10 +111,10 @@ def plan(
 
 
 def _preinstalled(
-    result: Plan,
-    _work: Transaction,
+    result: CudaPlan,
+    _work: CudaTransaction,
     host: Host,
-    request: Request,
+    request: CudaRequest,
     _distributions: t.Any,
 ) -> None:
     if request.versions or request.default_version:
@@ -141,10 +141,10 @@ def _preinstalled(
 
 
 def _distribution(
-    result: Plan,
-    work: Transaction,
+    result: CudaPlan,
+    work: CudaTransaction,
     host: Host,
-    request: Request,
+    request: CudaRequest,
     distributions: dict[str, t.Any],
 ) -> None:
     name, known = host["os"]["name"], distributions.get(host["os"]["key"] or "")
@@ -188,10 +188,10 @@ def _distribution(
 
 
 def _nvidia(
-    result: Plan,
-    work: Transaction,
+    result: CudaPlan,
+    work: CudaTransaction,
     host: Host,
-    request: Request,
+    request: CudaRequest,
     _distributions: t.Any,
 ) -> None:
     versions = sorted(request.versions, key=natural_key)
@@ -235,11 +235,11 @@ def package_of(version: str) -> str:
     return f"cuda-toolkit-{version.replace('.', '-')}"
 
 
-def _toolkit(result: Plan, version: str | None, directory: str) -> None:
+def _toolkit(result: CudaPlan, version: str | None, directory: str) -> None:
     result.toolkits.append(Toolkit(version, directory, nvcc=f"{directory}/bin/nvcc"))
 
 
-def _repository(result: Plan, work: Transaction, host: Host, request: Request) -> None:
+def _repository(result: CudaPlan, work: CudaTransaction, host: Host, request: CudaRequest) -> None:
     """Plan the configuration of NVIDIA's repository. It is only required if packages are missing."""
     system = host["os"]
     data = nvidia_repository_data.of(system["key"])
@@ -313,7 +313,7 @@ def _preference(host: Host, data: dict[str, t.Any]) -> str | None:
 # --- environment and driver -----------------------------------------------------------------------------------------
 
 
-def _environment(result: Plan, host: Host, request: Request) -> None:
+def _environment(result: CudaPlan, host: Host, request: CudaRequest) -> None:
     # The programs of the distribution's toolkit are in /usr/bin, so it has no default directory.
     result.profile = _profile(host, result.default if request.environment else None)
 
@@ -337,7 +337,7 @@ def profile(directory: str) -> str:
     )
 
 
-def _driver(result: Plan, host: Host, request: Request, branches: dict[str, int]) -> None:
+def _driver(result: CudaPlan, host: Host, request: CudaRequest, branches: dict[str, int]) -> None:
     """Compare the toolkits with the driver, and set how to verify them."""
     driver = driver_version.version_in_use(host)
     only_compiles = request.verify in ("none", "compile")
@@ -385,7 +385,7 @@ def _driver(result: Plan, host: Host, request: Request, branches: dict[str, int]
             )
 
 
-def _no_supported_gpu(result: Plan, version: str, unsupported: dict[str, int], only_compiles: bool) -> None:
+def _no_supported_gpu(result: CudaPlan, version: str, unsupported: dict[str, int], only_compiles: bool) -> None:
     text = f"CUDA {version} does not support the GPUs of this host: {', '.join(unsupported)}"
     if only_compiles:
         result.warnings.append(f"{text}.")
@@ -396,7 +396,7 @@ def _no_supported_gpu(result: Plan, version: str, unsupported: dict[str, int], o
     )
 
 
-def _untried(result: Plan, host: Host) -> None:
+def _untried(result: CudaPlan, host: Host) -> None:
     """Plan the verification of installed toolkits that have not passed it yet. Only root can read the record."""
     known = packages_record.read(host, packages_record.TOOLKIT)
     verified = (observed_files.content(host, owned.TOOLKIT_VERIFIED) or "").splitlines()

@@ -26,7 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.gpu_check impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.libcuda import LIBRARY, Cuda, ProbeError
 
 
-class Request(NamedTuple):
+class ProbeRequest(NamedTuple):
     """The settings of a probe. `visible` is the value of CUDA_VISIBLE_DEVICES."""
 
     library: str | None = None
@@ -46,7 +46,7 @@ def is_selected(index: int, uuid: str | None, only: frozenset[str] | None) -> bo
     return str(index) in only or any(uuid and len(name) > 4 and uuid.lower().startswith(name.lower()) for name in only)
 
 
-def run_probe(request: Request, send: Callable[[dict[str, Any]], None]) -> None:
+def run_probe(request: ProbeRequest, send: Callable[[dict[str, Any]], None]) -> None:
     """Probe the GPUs. Each step is sent before it starts, so that a hang or a crash can be located."""
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     if request.visible is not None:
@@ -87,7 +87,7 @@ class Outcome(NamedTuple):
     failure: str | None
 
 
-def run_child(request: Request, timeout: float, target: Callable[..., None] = run_probe) -> Outcome:
+def run_child(request: ProbeRequest, timeout: float, target: Callable[..., None] = run_probe) -> Outcome:
     """Run `target` in a forked process and collect its messages until it exits or the timeout expires.
 
     The parent process never loads libcuda: a fork after cuInit would not be usable.
@@ -168,7 +168,7 @@ def probe(
     matrix_size: int | None = None,
     matrix_repetitions: int = 10,
     timeout: float = 60.0,
-    run: Callable[[Request, float], Outcome] = run_child,
+    run: Callable[[ProbeRequest, float], Outcome] = run_child,
 ) -> dict[str, Any]:
     """Probe all GPUs that CUDA lists, or only the GPUs in `gpus`. The result always has the same keys.
 
@@ -177,7 +177,7 @@ def probe(
     If a GPU hangs or crashes the child process, it is reported and a new child process probes the remaining GPUs.
     """
     only = None if gpus is None else frozenset(str(g) for g in gpus if not is_mig_uuid(g))
-    request = Request(
+    request = ProbeRequest(
         library, driver_root, memory_mib, only=only, matrix_size=matrix_size, matrix_repetitions=matrix_repetitions
     )
     result: dict[str, Any] = {
@@ -235,9 +235,9 @@ def _missing(only: frozenset[str], found: dict[str, str | None]) -> list[dict[st
 def _probe_into(
     result: dict[str, Any],
     found: dict[str, str | None],
-    request: Request,
+    request: ProbeRequest,
     timeout: float,
-    run: Callable[[Request, float], Outcome],
+    run: Callable[[ProbeRequest, float], Outcome],
 ) -> None:
     skip: set[int] = set()
     while True:

@@ -20,7 +20,7 @@ _VERSION_SAMPLE = "'12.6' (only the first two numbers; NVIDIA's packages install
 
 
 @dataclasses.dataclass(frozen=True)
-class Request(repository_variables.RepositoryVariables):
+class CudaRequest(repository_variables.RepositoryVariables):
     """The variables of the role, without the prefix `cuda_toolkit_`. Empty text means that a variable is not set."""
 
     state: str = variable("present", choices=("present", "absent"))
@@ -36,9 +36,9 @@ class Request(repository_variables.RepositoryVariables):
     verify: str = variable("auto", choices=("auto", "run", "compile", "none"))
 
 
-def read(values: Mapping[str, Any]) -> Request:
+def read(values: Mapping[str, Any]) -> CudaRequest:
     """Return the request with the user's values, converted and checked."""
-    request = variables.read(Request, "cuda_toolkit", values)
+    request = variables.read(CudaRequest, "cuda_toolkit", values)
     wrong_login = repository_access.problem("cuda_toolkit", vars(request))
     if wrong_login:
         raise VariableError(wrong_login)

@@ -17,8 +17,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import (
     ABSENT,
     Leaf,
+    ManagedRecord,
     Path,
-    Record,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked, masked_tree
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import merge_policy
@@ -30,7 +30,7 @@ def of_tree(tree: dict[str, t.Any], machine_id: str | None) -> dict[str, str]:
     return {digest: masked(leaf.name) for leaf, value in values.items() if (digest := _digest(leaf, value, machine_id))}
 
 
-def of_record(record: Record, machine_id: str | None) -> dict[str, dict[str, str]]:
+def of_record(record: ManagedRecord, machine_id: str | None) -> dict[str, dict[str, str]]:
     """Return the dotted name of each recorded option that contains a secret, by manager and digest."""
     found: dict[str, dict[str, str]] = {}
     for leaf, entry in record.entries.items():

@@ -48,7 +48,7 @@ class Leaf(t.NamedTuple):
         return ".".join(self.path)
 
 
-class Entry(t.NamedTuple):
+class ManagedEntry(t.NamedTuple):
     """The record of one leaf: the value set, the value it replaced, and the managers that request it."""
 
     value: t.Any
@@ -56,14 +56,14 @@ class Entry(t.NamedTuple):
     managers: tuple[str, ...]
 
 
-class Record(t.NamedTuple):
+class ManagedRecord(t.NamedTuple):
     """All leaves that were set, and the objects and lists that were created to hold them."""
 
-    entries: dict[Leaf, Entry]
+    entries: dict[Leaf, ManagedEntry]
     containers: frozenset[Path]
 
 
-EMPTY_RECORD = Record({}, frozenset())
+EMPTY_RECORD = ManagedRecord({}, frozenset())
 
 
 class Policy(t.NamedTuple):
@@ -103,7 +103,7 @@ class Merge(t.NamedTuple):
     """
 
     tree: dict[str, t.Any]
-    record: Record
+    record: ManagedRecord
     changed: tuple[str, ...]
     edited: tuple[str, ...]
     revoked: tuple[str, ...]
@@ -150,7 +150,7 @@ def get(tree: dict[str, t.Any], leaf: Leaf, policy: Policy) -> t.Any:
 
 def merge(
     tree: dict[str, t.Any],
-    record: Record,
+    record: ManagedRecord,
     manager: str,
     requested: dict[str, t.Any],
     policy: Policy,
@@ -174,7 +174,7 @@ def merge(
 
 def release(
     tree: dict[str, t.Any],
-    record: Record,
+    record: ManagedRecord,
     manager: str,
     only: dict[str, t.Any] | None,
     policy: Policy,
@@ -195,7 +195,7 @@ def release(
 
 def _apply(
     tree: dict[str, t.Any],
-    record: Record,
+    record: ManagedRecord,
     manager: str,
     requested: dict[Leaf, t.Any],
     *,
@@ -243,7 +243,7 @@ def _apply(
         if canonical_or_absent(previous) == canonical_or_absent(value):
             del entries[leaf]  # the value from before the first change, which is not recorded
         else:
-            entries[leaf] = Entry(value, previous, _with(entry.managers if entry else (), manager))
+            entries[leaf] = ManagedEntry(value, previous, _with(entry.managers if entry else (), manager))
         _put(after, leaf, value, policy=policy, containers=containers, make=True)
         touched.append(leaf.path)
 
@@ -253,13 +253,13 @@ def _apply(
         if canonical_or_absent(get(tree, Leaf(path), policy)) != canonical_or_absent(get(after, Leaf(path), policy))
     }
     # An object or list that contains only values of others belongs to them.
-    new = Record(
+    new = ManagedRecord(
         entries, frozenset(path for path in containers if any(leaf.path[: len(path)] == path for leaf in entries))
     )
     return Merge(after, new, tuple(sorted(changed)), tuple(sorted(edited)), tuple(sorted(revoked)))
 
 
-def _refuse_overlap(leaf: Leaf, value: t.Any, manager: str, entries: dict[Leaf, Entry], policy: Policy) -> None:
+def _refuse_overlap(leaf: Leaf, value: t.Any, manager: str, entries: dict[Leaf, ManagedEntry], policy: Policy) -> None:
     """Refuse a key that contains, or is part of, a key of another manager. Each run would undo the other's change."""
     for other, entry in entries.items():
         if not _overlap(leaf, other) or set(entry.managers) <= {manager}:

@@ -30,7 +30,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.optio
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.record import State
 
 
-class Plan(t.NamedTuple):
+class DaemonPlan(t.NamedTuple):
     """A planned change. `text` is None if the file must be removed or does not exist."""
 
     text: str | None
@@ -57,7 +57,7 @@ def plan(
     path: str,
     unit: str = DEFAULT_UNIT,
     in_swarm: bool = False,
-) -> Plan:
+) -> DaemonPlan:
     """Plan the change. Raise an error with all problems of the options and of the new file.
 
     `purge`: whether `options` are all options of `manager`. Otherwise, its other options stay.
@@ -100,7 +100,9 @@ def plan(
         if problems:
             raise DaemonConfigError(f"{path}: the new file would be invalid. " + " ".join(problems))
     restart = restart_required(result.changed, result.tree, runtimes(flags))
-    return Plan(text, result.tree, new, result.changed, restart, result.edited, result.revoked, satisfied, set_twice)
+    return DaemonPlan(
+        text, result.tree, new, result.changed, restart, result.edited, result.revoked, satisfied, set_twice
+    )
 
 
 def _text(tree: dict[str, t.Any], before: str | None, state: State) -> str | None:

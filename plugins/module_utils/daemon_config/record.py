@@ -15,9 +15,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DaemonConfigError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import (
     ABSENT,
-    Entry,
     Leaf,
-    Record,
+    ManagedEntry,
+    ManagedRecord,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import (
     masked,
@@ -36,7 +36,7 @@ class State(t.NamedTuple):
     text and the record that `state=undone` restores.
     """
 
-    record: Record
+    record: ManagedRecord
     original: str | None = None
     made_directory: bool = False
     written: dict[str, t.Any] | None = None
@@ -54,14 +54,14 @@ def load_state(text: str | None, path: str) -> State:
     try:
         data = json.loads(text, parse_constant=_refuse_constant)
         entries = {
-            Leaf(_path(item["path"]), _text_or_none(item.get("item"))): Entry(
+            Leaf(_path(item["path"]), _text_or_none(item.get("item"))): ManagedEntry(
                 item.get("value", ABSENT), item.get("previous", ABSENT), _texts(item["managers"])
             )
             for item in data["entries"]
         }
         containers = frozenset(_path(item) for item in data["containers"])
         original, made = _text_or_none(data["original"]), _of(bool, data["made_directory"])
-        return State(Record(entries, containers), original, made, _written(data["written"]))
+        return State(ManagedRecord(entries, containers), original, made, _written(data["written"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DaemonConfigError(
             f"{path}: the record of the keys set in daemon.json cannot be read: {error!r}. Remove this file. The keys "
@@ -153,12 +153,12 @@ def masked_record(text: str, path: str) -> str:
     return dump_state(state._replace(record=record, original=original, written=written))
 
 
-def owned_keys(record: Record, manager: str) -> list[str]:
+def owned_keys(record: ManagedRecord, manager: str) -> list[str]:
     """Return the dotted names of the options that belong to `manager`."""
     return sorted({leaf.name for leaf, entry in record.entries.items() if manager in entry.managers})
 
 
-def taken_over_keys(before: Record, after: Record) -> list[str]:
+def taken_over_keys(before: ManagedRecord, after: ManagedRecord) -> list[str]:
     """Return the options in which a change replaced or removed a value that this module had not set."""
     found = set()
     for leaf, entry in after.entries.items():

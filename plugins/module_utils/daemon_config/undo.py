@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemo
     dump,
     parse,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import ABSENT, Record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import ABSENT, ManagedRecord
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import merge_policy
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.record import State, dump_state, load_state
 
@@ -66,7 +66,7 @@ def keep_keys(found: Former, text: str | None, state: State, keys: t.Iterable[st
     containers = {name for name in former_record.containers if name[0] not in kept}
     containers |= {name for name in record.containers if name[0] in kept}
     new = found.state._replace(
-        record=Record(entries, frozenset(containers)),
+        record=ManagedRecord(entries, frozenset(containers)),
         original=found.state.original if former_record.entries else found.text,
         made_directory=state.made_directory,
     )
@@ -94,7 +94,7 @@ def differing_names(one: t.Any, other: t.Any, path: managed_keys.Path = ()) -> l
     return [] if managed_keys.canonical_or_absent(one) == managed_keys.canonical_or_absent(other) else [".".join(path)]
 
 
-def undone_keys(now: Record, then: Record) -> dict[str, list[str]]:
+def undone_keys(now: ManagedRecord, then: ManagedRecord) -> dict[str, list[str]]:
     """Return the options that differ between two records, by manager."""
     found: dict[str, set[str]] = {}
     for leaf in {*now.entries, *then.entries}:

@@ -18,12 +18,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membe
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
     Case,
+    DriverTodo,
     Refused,
     Resolution,
-    Todo,
     named,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
@@ -174,7 +174,7 @@ def is_running(host: Host, unit: str) -> bool:
 # --- holds --------------------------------------------------------------------------------------------------------
 
 
-def hold(host: Host, request: Request, result: Resolution, todo: Todo, platform: dict | None) -> None:
+def hold(host: Host, request: DriverRequest, result: Resolution, todo: DriverTodo, platform: dict | None) -> None:
     """Plan the holds on an adopted driver's packages."""
     source = driver_source.installed(host, platform)
     members, data = driver_membership.of_version(host, result.version, platform, source)

@@ -9,7 +9,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import ca
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source_change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, Window
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations as hardware_generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.generations import Generation
@@ -85,7 +85,7 @@ def check_window(case: Case) -> None:
         )
 
 
-def requested_branch(request: Request) -> str | None:
+def requested_branch(request: DriverRequest) -> str | None:
     """Return the branch that the request names, directly or by a version."""
     return request.branch or (_branch_of(request.version) if request.version else None)
 
@@ -215,7 +215,7 @@ def _default_branch(case: Case, data: dict, is_installed: bool) -> str:
     return chosen
 
 
-def _setting(request: Request) -> str:
+def _setting(request: DriverRequest) -> str:
     if request.version:
         return f"nvidia_driver_version is {request.version}"
     return f"nvidia_driver_branch is {request.branch}"
@@ -225,7 +225,7 @@ def _branch_of(version: str) -> str:
     return upstream_version(version).partition(".")[0]
 
 
-def _check_agreement(request: Request) -> None:
+def _check_agreement(request: DriverRequest) -> None:
     """Refuse settings that no single version can satisfy."""
     branch, version, minimum = request.branch, request.version, request.minimum_version
     if version and branch and _branch_of(version) != branch:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution, Todo
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverTodo, Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import initramfs as host_initramfs
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd, uvm_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
@@ -24,7 +24,7 @@ _OF_PACKAGE_MANAGER = ("/etc/apt/", "/etc/zypp/")
 _NOTE = "Written by Ansible role gpufleet.hosts.nvidia_driver."
 
 
-def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
+def plan(host: Host, request: DriverRequest, result: Resolution, todo: DriverTodo) -> None:
     """Plan the files to write or remove, and what has to read them again."""
     wanted: dict[str, str | None] = {}
     is_guest = result.node_version is not None
@@ -61,7 +61,9 @@ def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
     todo.initramfs = [] if is_guest else initramfs(host, changed)
 
 
-def _files_of_modules(host: Host, request: Request, result: Resolution, todo: Todo) -> dict[str, str | None]:
+def _files_of_modules(
+    host: Host, request: DriverRequest, result: Resolution, todo: DriverTodo
+) -> dict[str, str | None]:
     """Return the files for modprobe and udev."""
     # The packages to install contain a blacklist. The role plans again after the installation.
     blacklisted = result.blacklists if todo.transaction.install else []
@@ -70,7 +72,7 @@ def _files_of_modules(host: Host, request: Request, result: Resolution, todo: To
     return {owned.MODPROBE: _modprobe(host, request, blacklisted), **_uvm_rule(host, result, todo), **rules}
 
 
-def _uvm_rule(host: Host, result: Resolution, todo: Todo) -> dict[str, str | None]:
+def _uvm_rule(host: Host, result: Resolution, todo: DriverTodo) -> dict[str, str | None]:
     """Return the udev rule that loads nvidia_uvm, unless a package has one."""
     exists = observed_files.exists(host, owned.UVM_RULE)
     if host["uvm_loaders"]:
@@ -83,7 +85,7 @@ def _uvm_rule(host: Host, result: Resolution, todo: Todo) -> dict[str, str | Non
     return {owned.UVM_RULE: uvm_loading.TEXT} if is_needed else {}
 
 
-def _apt_files(request: Request, result: Resolution) -> dict[str, str | None]:
+def _apt_files(request: DriverRequest, result: Resolution) -> dict[str, str | None]:
     patterns, hold = result.patterns, request.hold
     pins = []
     if patterns.get("own"):
@@ -136,12 +138,12 @@ def initramfs_tool(host: Host) -> list[str] | None:
     return next((argv for name, argv in tools.items() if is_installed(host, name)), None)
 
 
-def _modules_load(request: Request, result: Resolution) -> str:
+def _modules_load(request: DriverRequest, result: Resolution) -> str:
     modules = ["nvidia_uvm", *result.modules, *(["nvidia_peermem"] if request.peermem else [])]
     return f"# {_NOTE}\n" + "".join(f"{name}\n" for name in modules)
 
 
-def _modprobe(host: Host, request: Request, blacklisted: list[str]) -> str | None:
+def _modprobe(host: Host, request: DriverRequest, blacklisted: list[str]) -> str | None:
     """Return the content of the modprobe file, or None if the packages suffice."""
     lines = []
     for name in ("nouveau", "nova_core"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group
@@ -26,7 +26,7 @@ IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
 _PACKAGE = re.compile(r"nvidia-fabric-?manager(-\d+)?")
 
 
-def is_needed(host: Host, request: Request) -> bool:
+def is_needed(host: Host, request: DriverRequest) -> bool:
     """Return whether a host needs a fabric manager: it has switches, or the request says so."""
     requested, nvidia = request.fabric_manager, nvidia_group(host)
     return requested == "enabled" or (requested == "auto" and bool(nvidia["nvswitches"] or nvidia["nvlink5_switches"]))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Callable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
     OR_BUILD,
     NoVersion,
@@ -429,7 +429,7 @@ def with_patterns(available: dict) -> dict:
     return {**available, **found}
 
 
-def installed_match(host: Host, request: Request, pattern: str, branch: str) -> str:
+def installed_match(host: Host, request: DriverRequest, pattern: str, branch: str) -> str:
     """Return the installed package of a pattern if it fits the request and the libraries, else the pattern."""
     library = nvidia_driver(host)["library"]
     for name, package in host["packages"].items():

@@ -17,13 +17,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kerne
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice, runfile, source_change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+    DriverTodo,
     NoModule,
     NoVersion,
     Offers,
     Resolution,
-    Todo,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
@@ -39,7 +39,9 @@ _WITH_VERSION = re.compile(rf"(.+?)-((?:\d+:)?\d[^-]*-\d[^-]*)\.(?:{'|'.join(_AR
 # --- repositories -------------------------------------------------------------------------------------------------
 
 
-def plan_repositories(host: Host, request: Request, result: Resolution, todo: Todo, streams: dict | None) -> None:
+def plan_repositories(
+    host: Host, request: DriverRequest, result: Resolution, todo: DriverTodo, streams: dict | None
+) -> None:
     """Plan changes to the package manager's repositories. A host with all packages needs none."""
     work, apt, repository = todo.transaction, host["apt"], result.repository
     removed: list[str] = []
@@ -75,7 +77,7 @@ def _absent(path: str) -> dict[str, str]:
     return {"path": path, "state": "absent", "content": "", "mode": "0644"}
 
 
-def _plan_stream(host: Host, result: Resolution, todo: Todo, streams: dict | None) -> None:
+def _plan_stream(host: Host, result: Resolution, todo: DriverTodo, streams: dict | None) -> None:
     module, _colon, stream = (result.stream or "").partition(":")
     if not result.stream:
         return
@@ -96,7 +98,9 @@ def _plan_stream(host: Host, result: Resolution, todo: Todo, streams: dict | Non
 # --- packages -----------------------------------------------------------------------------------------------------
 
 
-def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, offers: Offers | None) -> None:
+def plan_packages(
+    host: Host, request: DriverRequest, result: Resolution, todo: DriverTodo, offers: Offers | None
+) -> None:
     """Plan which packages to remove and to install. `offers` is None before the repositories have been queried."""
     work, installed = todo.transaction, host["packages"]
     # The packages of a removed driver that an interrupted run, or one whose modules failed to build, has not purged.
@@ -181,7 +185,7 @@ def _wanted(result: Resolution, available: dict) -> list[str]:
     return [*result.kernel_packages, *result.packages, *optional]
 
 
-def no_prebuilt(host: Host, request: Request, result: Resolution, offers: Offers) -> str | None:
+def no_prebuilt(host: Host, request: DriverRequest, result: Resolution, offers: Offers) -> str | None:
     """Return why the repositories have no usable prebuilt module for the next kernel, or None if they have one."""
     missing = driver_kernel_packages.unavailable_prebuilt(host, result, offers.versions)
     if missing:
@@ -242,7 +246,7 @@ def to_query(result: Resolution) -> list[str]:
     return [*result.packages, *result.optional, *result.kernel_packages, *meta_names]
 
 
-def _search(host: Host, request: Request, result: Resolution, offers: Offers) -> driver_version.Search:
+def _search(host: Host, request: DriverRequest, result: Resolution, offers: Offers) -> driver_version.Search:
     repository = result.repository
     place, remedy = (
         (f"the repository {repository['url']}", "the repository (nvidia_driver_mirror) is complete")
@@ -265,7 +269,7 @@ def _search(host: Host, request: Request, result: Resolution, offers: Offers) ->
     )
 
 
-def _check_build(request: Request, result: Resolution, todo: Todo, version: str) -> None:
+def _check_build(request: DriverRequest, result: Resolution, todo: DriverTodo, version: str) -> None:
     """Refuse modules that are known not to build, before any package changes."""
     limit = result.build_limit
     if limit is None or not todo.transaction.install or natural_key(version) > natural_key(limit["until_version"]):
@@ -351,7 +355,7 @@ def _no_repository(unavailable: list[str], enabling: list[str], result: Resoluti
 # --- holds --------------------------------------------------------------------------------------------------------
 
 
-def plan_holds(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
+def plan_holds(host: Host, request: DriverRequest, result: Resolution, todo: DriverTodo) -> None:
     """Plan which packages of the driver to hold or to release."""
     manager, names = host["os"]["package_manager"], result.patterns.get("hold")
     if manager is None or result.source == "runfile" or names is None:

@@ -30,14 +30,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+    DriverPlan,
+    DriverTodo,
     NoModule,
     NoVersion,
     Offers,
-    Plan,
     Resolution,
-    Todo,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -55,7 +55,7 @@ def plan(
     *,
     dependencies: Mapping[str, Mapping[str, str]] | None = None,
     rejected_sources: Mapping[str, str] | None = None,
-) -> Plan:
+) -> DriverPlan:
     """Return the plan for the values of the role's variables. If there is no driver for the host, `errors` says why.
 
     If the repositories of a source that nobody asked for have no suitable version, the plan is for the next source, and
@@ -68,7 +68,7 @@ def plan(
         request = driver_request.read(values)
     except VariableError as error:
         # Also on hosts without a GPU, so that errors show before the first change on any host.
-        return Plan(errors=[str(error)])
+        return DriverPlan(errors=[str(error)])
     result = resolver.resolve(host, request, platform, rejected_sources=rejected_sources)
     if system_container.is_guest(host):
         request, platform = system_container.pinned(host, request), system_container.user_space(platform)
@@ -86,7 +86,7 @@ def plan(
                 return other
         if request.module_build == "auto" and not enables:
             result = _dkms_without_prebuilt(host, request, platform, result, offers)
-    todo = Todo()
+    todo = DriverTodo()
     if not result.errors and result.action != "none":
         try:
             if result.action == "install":
@@ -113,7 +113,7 @@ def plan(
     acts = any(steps.values())
     if acts and host["uid"] != 0 and not result.errors:
         result.errors.append(needs_root(host["uid"]))
-    return Plan(**vars(result), todo=todo, steps=steps, acts=acts, summary=_summary(host, result, todo))
+    return DriverPlan(**vars(result), todo=todo, steps=steps, acts=acts, summary=_summary(host, result, todo))
 
 
 def _unknown_branch(result: Resolution) -> str:
@@ -136,7 +136,7 @@ def _is_unfinished(host: Host, result: Resolution) -> bool:
     return bool(incomplete) or packages_record.is_unfinished(host, packages_record.DRIVER)
 
 
-def _steps(todo: Todo) -> dict[str, bool]:
+def _steps(todo: DriverTodo) -> dict[str, bool]:
     return {
         "packages": bool(todo.unfinished or todo.prerequisites or any(vars(todo.transaction).values())),
         "runfile": bool(todo.runfile),
@@ -153,7 +153,7 @@ def _steps(todo: Todo) -> dict[str, bool]:
 # be missing for a kernel. One query covers the packages of all alternatives.
 
 
-def _other_branches(host: Host, request: Request, platform: dict | None, result: Resolution) -> list[Resolution]:
+def _other_branches(host: Host, request: DriverRequest, platform: dict | None, result: Resolution) -> list[Resolution]:
     """Return the resolutions for the alternative branches, in order."""
     order, sources = [result.branch, *result.alternative_branches], result.rejected_sources
     found = [resolver.resolve(host, request, platform, order[:count], sources) for count in range(1, len(order))]
@@ -161,7 +161,7 @@ def _other_branches(host: Host, request: Request, platform: dict | None, result:
 
 
 def _first_available_branch(
-    host: Host, request: Request, platform: dict | None, result: Resolution, offers: Offers
+    host: Host, request: DriverRequest, platform: dict | None, result: Resolution, offers: Offers
 ) -> Resolution:
     """Return the resolution for the first branch with an available version that satisfies the minimum.
 
@@ -175,7 +175,7 @@ def _first_available_branch(
     return result
 
 
-def _is_offered(host: Host, request: Request, result: Resolution, offers: Offers) -> bool:
+def _is_offered(host: Host, request: DriverRequest, result: Resolution, offers: Offers) -> bool:
     """Return whether the repositories have a version of the resolved branch that satisfies the request.
 
     If nothing else can replace prebuilt modules, these decide.
@@ -188,7 +188,7 @@ def _is_offered(host: Host, request: Request, result: Resolution, offers: Offers
     return not needed or driver_version.is_available(versions, needed, result.branch, request, result.first_version)
 
 
-def _lacks_version(host: Host, request: Request, result: Resolution, offers: Offers) -> bool:
+def _lacks_version(host: Host, request: DriverRequest, result: Resolution, offers: Offers) -> bool:
     """Return whether the repositories have the driver, but no suitable version. Without any, they are incomplete.
 
     The host may not have the repositories with a vendor's prebuilt modules.
@@ -210,7 +210,7 @@ def _complete_versions(host: Host, result: Resolution, offers: Offers) -> set[st
     )
 
 
-def _rejected(host: Host, request: Request, result: Resolution, offers: Offers) -> dict[str, str]:
+def _rejected(host: Host, request: DriverRequest, result: Resolution, offers: Offers) -> dict[str, str]:
     branches = ", ".join(name for name in [result.branch, *result.alternative_branches] if name)
     why = f"its repositories have no suitable version of branch {branches}"
     if result.only_prebuilt:
@@ -218,7 +218,7 @@ def _rejected(host: Host, request: Request, result: Resolution, offers: Offers) 
     return {**result.rejected_sources, str(result.source): why}
 
 
-def _why_not_prebuilt(host: Host, request: Request, result: Resolution, offers: Offers) -> str:
+def _why_not_prebuilt(host: Host, request: DriverRequest, result: Resolution, offers: Offers) -> str:
     """Return why a source without DKMS cannot serve the host, and what to do to use it."""
     upcoming = host["kernel"]["next_boot"]
     modules = ", ".join(kernel_packages.packages_for(result, upcoming))
@@ -240,7 +240,7 @@ def _why_not_prebuilt(host: Host, request: Request, result: Resolution, offers: 
     )
 
 
-def _how_to_request(request: Request, version: str) -> str:
+def _how_to_request(request: DriverRequest, version: str) -> str:
     """Return which setting to change to get a version that the request excludes."""
     minimum = request.minimum_version
     if request.version:
@@ -251,7 +251,7 @@ def _how_to_request(request: Request, version: str) -> str:
 
 
 def _dkms_without_prebuilt(
-    host: Host, request: Request, platform: dict | None, result: Resolution, offers: Offers
+    host: Host, request: DriverRequest, platform: dict | None, result: Resolution, offers: Offers
 ) -> Resolution:
     """Return a resolution with DKMS if the repositories lack usable prebuilt modules for the next kernel."""
     why = package_plan.no_prebuilt(host, request, result, offers)
@@ -273,12 +273,14 @@ def _dkms_without_prebuilt(
     return other
 
 
-def _with_dkms(host: Host, request: Request, platform: dict | None, result: Resolution) -> Resolution:
+def _with_dkms(host: Host, request: DriverRequest, platform: dict | None, result: Resolution) -> Resolution:
     request = dataclasses.replace(request, module_build="dkms")
     return resolver.resolve(host, request, platform, result.rejected_branches, result.rejected_sources)
 
 
-def _query_alternatives(host: Host, request: Request, platform: dict | None, result: Resolution, todo: Todo) -> None:
+def _query_alternatives(
+    host: Host, request: DriverRequest, platform: dict | None, result: Resolution, todo: DriverTodo
+) -> None:
     """Add the packages of all alternatives to the query."""
     others = _other_branches(host, request, platform, result)
     names = [name for other in others for name in package_plan.to_query(other)]
@@ -294,7 +296,7 @@ def _query_alternatives(host: Host, request: Request, platform: dict | None, res
 # --- the rest -----------------------------------------------------------------------------------------------------
 
 
-def _modules(host: Host, result: Resolution, todo: Todo) -> dict:
+def _modules(host: Host, result: Resolution, todo: DriverTodo) -> dict:
     modules = module_loading.modules(host, bool(todo.transaction.install or todo.build or todo.runfile))
     others = [name for name in result.modules if name not in host["modules_loaded"]]
     if others and (modules["load"] or nvidia_driver(host)["loaded"]):
@@ -302,7 +304,7 @@ def _modules(host: Host, result: Resolution, todo: Todo) -> dict:
     return modules
 
 
-def _summary(host: Host, result: Resolution, todo: Todo) -> list[str]:
+def _summary(host: Host, result: Resolution, todo: DriverTodo) -> list[str]:
     version = f" {result.version}" if result.version else ""
     modules, work = todo.modules, todo.transaction
     files = [*work.files, *todo.files]
@@ -332,7 +334,7 @@ def _summary(host: Host, result: Resolution, todo: Todo) -> list[str]:
     return [text.format(", ".join(names) if isinstance(names, list) else "") for text, names in parts if names]
 
 
-def _new_holds(host: Host, result: Resolution, todo: Todo) -> list[str]:
+def _new_holds(host: Host, result: Resolution, todo: DriverTodo) -> list[str]:
     """Name the packages that are not held yet. The transaction gets all packages, and a selector of dependencies."""
     work, held = todo.transaction, host["held_packages"]
     coming = [name for name in (item.partition("=")[0] for item in work.install) if name in result.lockstep]

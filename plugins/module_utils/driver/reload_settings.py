@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ SUBSETS = ("!all", "identity", "power", "clocks")
 _VARIABLE = "nvidia_driver_reload_loses_settings"
 
 
-def is_planned(host: Host, request: Request, result: Plan) -> bool:
+def is_planned(host: Host, request: DriverRequest, result: DriverPlan) -> bool:
     """Return whether the run reloads the loaded modules, now or after it has installed another driver."""
     if not request.activate or not nvidia_driver(host)["loaded"]:
         return False
@@ -43,7 +43,7 @@ def is_planned(host: Host, request: Request, result: Plan) -> bool:
     return len(versions) > 1 or len(flavors) > 1
 
 
-def report(host: Host, request: Request, result: Plan, facts: Mapping[str, Any] | None) -> None:
+def report(host: Host, request: DriverRequest, result: DriverPlan, facts: Mapping[str, Any] | None) -> None:
     """Add the error or the reasons about a planned reload. `facts`: with SUBSETS, or None if they were not read."""
     lost = [*_mig_devices(host, facts), *(_settings(facts) if _is_readable(facts) else [])]
     if lost and not request.reload_loses_settings:

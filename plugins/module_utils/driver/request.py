@@ -26,7 +26,7 @@ _OPTIONS_SAMPLE = "{nvidia: {NVreg_RestrictProfilingToAdminUsers: 0}}"
 
 
 @dataclasses.dataclass(frozen=True)
-class Request(repository_variables.RepositoryVariables):
+class DriverRequest(repository_variables.RepositoryVariables):
     """The variables of the role, without the prefix `nvidia_driver_`. Empty text means that a variable is not set."""
 
     state: str = variable("present", choices=("present", "absent"))
@@ -61,9 +61,9 @@ class Request(repository_variables.RepositoryVariables):
     lock_timeout: int = variable(600, minimum=0)
 
 
-def read(values: Mapping[str, Any]) -> Request:
+def read(values: Mapping[str, Any]) -> DriverRequest:
     """Return the request with the user's values, converted and checked."""
-    request = variables.read(Request, "nvidia_driver", values)
+    request = variables.read(DriverRequest, "nvidia_driver", values)
     wrong_login = repository_access.problem("nvidia_driver", vars(request))
     if wrong_login:
         raise VariableError(wrong_login)

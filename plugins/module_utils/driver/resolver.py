@@ -22,7 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations as hardware_generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def resolve(
     host: Host,
-    request: Request,
+    request: DriverRequest,
     platform: dict | None,
     rejected_branches: Sequence[str] = (),
     rejected_sources: Mapping[str, str] | None = None,
@@ -64,7 +64,7 @@ def resolve(
     return result
 
 
-def _need_no_driver(host: Host, request: Request, result: Resolution) -> None:
+def _need_no_driver(host: Host, request: DriverRequest, result: Resolution) -> None:
     """Leave a host without own GPUs alone. Refuse settings that contradict GPUs in virtual machines."""
     guests, excluded = (
         nvidia_group(host)["gpus_of_guests"],
@@ -92,7 +92,7 @@ def _need_no_driver(host: Host, request: Request, result: Resolution) -> None:
         )
 
 
-def _requested_services(request: Request) -> list[str]:
+def _requested_services(request: DriverRequest) -> list[str]:
     """Name the settings that explicitly request a service of the driver."""
     return [
         *(["nvidia_driver_fabric_manager is enabled"] if request.fabric_manager == "enabled" else []),
@@ -111,7 +111,7 @@ _OF_TEGRA = (
 )
 
 
-def _keep_driver_of_system(host: Host, request: Request, result: Resolution) -> None:
+def _keep_driver_of_system(host: Host, request: DriverRequest, result: Resolution) -> None:
     """Keep a driver that a system other than the distribution provides. Refuse to install one."""
     is_wsl = host["os"]["variant"] == "wsl"
     why = _OF_WINDOWS if is_wsl else _OF_TEGRA
@@ -126,7 +126,7 @@ def _keep_driver_of_system(host: Host, request: Request, result: Resolution) -> 
         result.errors.append(f"The NVIDIA driver of this host is missing, and this role cannot install it: {why}.")
 
 
-def _not_here(request: Request, why: str) -> str:
+def _not_here(request: DriverRequest, why: str) -> str:
     return f"nvidia_driver_source is {request.source}, but {why}. Remove the setting, or set it to auto."
 
 

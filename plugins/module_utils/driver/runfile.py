@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Resolution, Todo
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverTodo, NoVersion, Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
@@ -42,7 +42,7 @@ def has_dkms(host: Host, result: Resolution) -> bool:
     return any(entry["version"] == version for entry in host["dkms"])
 
 
-def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
+def plan(host: Host, request: DriverRequest, result: Resolution, todo: DriverTodo) -> None:
     """Plan a run of the installer if its version is not installed completely."""
     version = upstream_version(str(result.version))
     driver = nvidia_driver(host)

@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branc
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice, source_change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import pattern
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, Resolution, Window
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
@@ -41,9 +41,9 @@ def is_guest(host: Host) -> bool:
     return host["os"]["variant"] == VARIANT
 
 
-def pinned(host: Host, request: Request) -> Request:
+def pinned(host: Host, request: DriverRequest) -> DriverRequest:
     """Return the request for the version that the node has loaded, without settings of kernel modules."""
-    defaults = Request()
+    defaults = DriverRequest()
     of_node = {name: getattr(defaults, name) for name in _OF_NODE}
     version = nvidia_driver(host)["loaded"] or ""
     return dataclasses.replace(
@@ -84,7 +84,7 @@ def _marks(data: dict) -> list[dict]:
     return [{"name": pattern(rule["name"])} for rule in rules if not ({"optional", "when", "component"} & set(rule))]
 
 
-def resolve(host: Host, request: Request, platform: dict | None, result: Resolution) -> None:
+def resolve(host: Host, request: DriverRequest, platform: dict | None, result: Resolution) -> None:
     """Choose the packages, or keep libraries that already have the version of the node."""
     loaded = nvidia_driver(host)["loaded"]
     _check_request(request, loaded)
@@ -118,7 +118,7 @@ def resolve(host: Host, request: Request, platform: dict | None, result: Resolut
     result.only_prebuilt = False
 
 
-def _check_request(request: Request, loaded: str | None) -> None:
+def _check_request(request: DriverRequest, loaded: str | None) -> None:
     """Refuse settings that contradict the driver of the node."""
     for name, value in (("fabric_manager", "enabled"), ("imex", True)):
         if getattr(request, name) == value:
@@ -154,8 +154,8 @@ def _check_request(request: Request, loaded: str | None) -> None:
             )
 
 
-def _report_settings_of_node(request: Request, result: Resolution) -> None:
-    defaults = Request()
+def _report_settings_of_node(request: DriverRequest, result: Resolution) -> None:
+    defaults = DriverRequest()
     ignored = [f"nvidia_driver_{name}" for name in _OF_NODE if getattr(request, name) != getattr(defaults, name)]
     if ignored:
         result.reasons.append(f"{' and '.join(ignored)} is ignored: {_HERE}")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.generations import Generation
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Resolution:
 
 
 @dataclasses.dataclass
-class Transaction:
+class DriverTransaction:
     """The options of module package_transaction that depend on the host."""
 
     install: list[str] = dataclasses.field(default_factory=list)
@@ -160,7 +160,7 @@ class Transaction:
 
 
 @dataclasses.dataclass
-class Todo:
+class DriverTodo:
     """The actions that bring the host to the resolved driver. All are empty on a converged host."""
 
     # Packages and dnf modules to query in the repositories, packages whose dependencies to query, and entries that only
@@ -173,7 +173,7 @@ class Todo:
     # Packages to install first, and whether they add the repository of the driver, so that another query is necessary.
     prerequisites: list[str] = dataclasses.field(default_factory=list)
     plans_again: bool = False
-    transaction: Transaction = dataclasses.field(default_factory=Transaction)
+    transaction: DriverTransaction = dataclasses.field(default_factory=DriverTransaction)
     # Whether an interrupted run left packages that the transaction completes or records.
     unfinished: bool = False
     # Packages that the transaction must not install, not even as dependencies.
@@ -202,10 +202,10 @@ class Todo:
 
 
 @dataclasses.dataclass
-class Plan(Resolution):
+class DriverPlan(Resolution):
     """The resolution, and the actions that it requires on this host."""
 
-    todo: Todo = dataclasses.field(default_factory=Todo)
+    todo: DriverTodo = dataclasses.field(default_factory=DriverTodo)
     # The steps of the role that have something to do, and whether any has.
     steps: dict[str, bool] = dataclasses.field(default_factory=dict)
     acts: bool = False
@@ -232,7 +232,7 @@ class Case:
     """One resolution: the host, the request, the platform's data, and the result, which the resolver fills in."""
 
     host: Host
-    request: Request
+    request: DriverRequest
     platform: dict[str, Any] | None
     # By device ID.
     generations: dict[str, Generation]

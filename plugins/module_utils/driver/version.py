@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source_change
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
     UPGRADE_KERNEL,
     NoModule,
@@ -44,7 +44,7 @@ def older(host: Host, minimum: str) -> bool:
     return version is None or natural_key(version) < natural_key(upstream_version(minimum))
 
 
-def satisfies(version: str, branch: str | None, request: Request, first_version: str = "") -> bool:
+def satisfies(version: str, branch: str | None, request: DriverRequest, first_version: str = "") -> bool:
     """Return whether an upstream version satisfies the request and is not older than the first one for the GPUs."""
     if branch and version.partition(".")[0] != branch:
         return False
@@ -57,7 +57,7 @@ def satisfies(version: str, branch: str | None, request: Request, first_version:
 
 
 def is_available(
-    available: dict, names: list[str], branch: str | None, request: Request, first_version: str = ""
+    available: dict, names: list[str], branch: str | None, request: DriverRequest, first_version: str = ""
 ) -> bool:
     """Return whether any of the packages is available in a version of this branch that satisfies the request."""
     return any(
@@ -70,7 +70,7 @@ def is_available(
 class Search(NamedTuple):
     """The version to look for, and words for messages about it."""
 
-    request: Request
+    request: DriverRequest
     branch: str | None
     # The repository, and what to check if it lacks packages.
     place: str

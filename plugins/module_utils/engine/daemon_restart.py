@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.coexistence 
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
 
 
 @dataclasses.dataclass
@@ -80,7 +80,7 @@ def _act(action: str, reason: str, reload: bool = False) -> Apply:
     )
 
 
-def restart_problems(host: Host, request: Request, versions: str, *, is_older: bool) -> list[str]:
+def restart_problems(host: Host, request: EngineRequest, versions: str, *, is_older: bool) -> list[str]:
     """Refuse a change of the version that would stop containers, because the packages restart the daemon.
 
     The policy `never` allows no restart of a daemon with running containers, even if they would not stop.

@@ -18,14 +18,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import k
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
 
 BASE = "https://download.docker.com/linux"
 # The components of the repository. The name docker alone may also be that of a server with mirrors of distributions.
 _COMPONENTS = {"stable", "test", "nightly"}
 
 
-def define(host: Host, data: dict[str, t.Any], request: Request) -> dict[str, t.Any]:
+def define(host: Host, data: dict[str, t.Any], request: EngineRequest) -> dict[str, t.Any]:
     """Return the options of module package_transaction that define the repository.
 
     `data` is the platform's description: `folder` (and `folders` for distributions with another one), `fingerprint`,

@@ -24,7 +24,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
     plain_version,
     version_key,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
@@ -39,6 +39,9 @@ _FIRST_VERSIONS = {"docker": "19.03", "podman": "4.1", "containerd": "0"}
 _MOST_NAMED_VERSIONS = 10
 
 
+Versions = t.Mapping[str, list[str]]
+
+
 @dataclasses.dataclass
 class Found:
     """The installed engine: its package or unit, and where it comes from."""
@@ -50,7 +53,7 @@ class Found:
 
 
 @dataclasses.dataclass
-class Transaction:
+class EngineTransaction:
     """The options of module package_transaction that depend on the host."""
 
     install: list[str] = dataclasses.field(default_factory=list)
@@ -63,13 +66,13 @@ class Transaction:
 
 
 @dataclasses.dataclass
-class Packages:
+class EnginePackages:
     """The plan of the packages. `transaction` and `query` are None if there is nothing to do or to ask."""
 
     source: str | None = None
     # The version after the role, None if it is not known before the installation.
     version: str | None = None
-    transaction: Transaction | None = None
+    transaction: EngineTransaction | None = None
     query: dict[str, t.Any] | None = None
     # Whether the role installs or replaces the engine, and whether it changes the version of the installed engine.
     installs: bool = False
@@ -87,11 +90,11 @@ class _Case:
     """What the plan of one host depends on."""
 
     host: Host
-    request: Request
+    request: EngineRequest
     # The data of the platform: `repository`, and for each engine `support`, `interpreters` and the sources.
     platform: dict[str, t.Any]
     found: Found
-    versions: t.Mapping[str, list[str]] | None
+    versions: Versions | None
 
     @property
     def engine(self) -> dict[str, t.Any]:
@@ -103,11 +106,11 @@ class _Case:
 
 
 def plan(
-    host: Host, request: Request, platforms: dict[str, t.Any], found: Found, versions: t.Mapping[str, list[str]] | None
-) -> Packages:
+    host: Host, request: EngineRequest, platforms: dict[str, t.Any], found: Found, versions: Versions | None
+) -> EnginePackages:
     """Return the plan. `versions` has the available versions by package, or None before the query."""
     platform = platforms.get(host["os"]["key"] or "") or {}
-    case, result, work = _Case(host, request, platform, found, versions), Packages(), Transaction()
+    case, result, work = _Case(host, request, platform, found, versions), EnginePackages(), EngineTransaction()
     replaces = _replaces(case, result)
     if not result.problems:
         if found.origin and not replaces:
@@ -136,7 +139,7 @@ def plan(
     return result
 
 
-def without_cdi(host: Host, request: Request, platforms: dict[str, t.Any], version: str | None) -> list[str]:
+def without_cdi(host: Host, request: EngineRequest, platforms: dict[str, t.Any], version: str | None) -> list[str]:
     """Say that this Docker gives no GPUs to containers through CDI, and which variables change that."""
     first = FIRST_DOCKER_WITH_CDI
     if request.name != "docker" or not nvidia_group(host)["gpus"]:
@@ -163,7 +166,7 @@ def source_of(package: str, engine: t.Mapping[str, t.Any]) -> str | None:
 # --- an installed engine --------------------------------------------------------------------------------------------
 
 
-def _replaces(case: _Case, result: Packages) -> bool:
+def _replaces(case: _Case, result: EnginePackages) -> bool:
     """Return whether the role replaces the installed engine. Refuse an engine of another origin without permission."""
     found, request = case.found, case.request
     if not found.origin or request.source in ("auto", "preinstalled", found.origin):
@@ -186,7 +189,7 @@ def _replaces(case: _Case, result: Packages) -> bool:
     return False
 
 
-def _adopt(case: _Case, result: Packages, work: Transaction) -> None:
+def _adopt(case: _Case, result: EnginePackages, work: EngineTransaction) -> None:
     host, request, found = case.host, case.request, case.found
     result.version = found.version
     result.source = found.origin if found.origin in SOURCES else None
@@ -235,7 +238,7 @@ def _adopt(case: _Case, result: Packages, work: Transaction) -> None:
 # --- a missing engine -----------------------------------------------------------------------------------------------
 
 
-def _install(case: _Case, result: Packages, work: Transaction, platforms: dict[str, t.Any]) -> None:
+def _install(case: _Case, result: EnginePackages, work: EngineTransaction, platforms: dict[str, t.Any]) -> None:
     request, name = case.request, case.request.name
     if request.source == "preinstalled":
         result.problems.append(
@@ -255,10 +258,9 @@ def _install(case: _Case, result: Packages, work: Transaction, platforms: dict[s
         return
     rejected: list[str] = []
     for source in candidates:
-        is_last = source == candidates[-1]
-        attempt, todo = Packages(source=source, installs=True), Transaction()
+        attempt, todo = EnginePackages(source=source, installs=True), EngineTransaction()
         try:
-            _from(case, attempt, todo, source, is_last=is_last)
+            _from(case, attempt, todo, source, is_last=source == candidates[-1])
         except _NoVersion as error:
             rejected.append(str(error))
             continue
@@ -281,7 +283,7 @@ def _uses_docker(case: _Case) -> bool:
     return bool(has_package or has_entry)
 
 
-def _from(case: _Case, result: Packages, work: Transaction, source: str, *, is_last: bool) -> None:
+def _from(case: _Case, result: EnginePackages, work: EngineTransaction, source: str, *, is_last: bool) -> None:
     """Plan the installation from one source, and the query of it. Raise _NoVersion if no version suits."""
     data, request = case.engine[source], case.request
     work.install = [name for name in data["packages"] if not is_installed(case.host, name)]
@@ -299,7 +301,7 @@ def _from(case: _Case, result: Packages, work: Transaction, source: str, *, is_l
     _select(case, result, work, _core(data), first=first)
 
 
-def _select(case: _Case, result: Packages, work: Transaction, names: list[str], *, first: str = "") -> None:
+def _select(case: _Case, result: EnginePackages, work: EngineTransaction, names: list[str], *, first: str = "") -> None:
     """Choose the version of the packages that have one version, or plan the query of the available versions."""
     request, available, source = case.request, case.versions or {}, str(result.source)
     if any(name not in available for name in names):
@@ -337,7 +339,7 @@ def _is_pinned(case: _Case, names: list[str]) -> bool:
     return bool(is_requested) or any(is_installed(case.host, name) for name in names)
 
 
-def _complete(case: _Case, result: Packages, work: Transaction, names: list[str]) -> None:
+def _complete(case: _Case, result: EnginePackages, work: EngineTransaction, names: list[str]) -> None:
     """Plan the missing packages of an installed engine in its version, or the query of their versions."""
     available = case.versions or {}
     if any(name not in available for name in names):
@@ -360,7 +362,7 @@ def _complete(case: _Case, result: Packages, work: Transaction, names: list[str]
         work.install = [f"{name}={builds[0]}" if item == name and builds else item for item in work.install]
 
 
-def _fits(version: str, request: Request, first: str = "") -> bool:
+def _fits(version: str, request: EngineRequest, first: str = "") -> bool:
     """Return whether a version satisfies the request, and is not older than `first`. "28.5" requests any 28.5.x."""
     key, exact = version_key(version), version_key(request.version)
     if exact and key[: len(exact)] != exact:
@@ -368,7 +370,7 @@ def _fits(version: str, request: Request, first: str = "") -> bool:
     return key >= version_key(request.minimum_version) and key >= version_key(first)
 
 
-def _requested(request: Request) -> str:
+def _requested(request: EngineRequest) -> str:
     names = ("version", "minimum_version")
     return " and ".join(f"container_engine_{name}={getattr(request, name)}" for name in names if getattr(request, name))
 
@@ -414,7 +416,7 @@ def _unsupported(case: _Case, platforms: dict[str, t.Any]) -> str:
 # --- packages that cannot stay --------------------------------------------------------------------------------------
 
 
-def _conflicts(case: _Case, result: Packages, work: Transaction, source: str) -> None:
+def _conflicts(case: _Case, result: EnginePackages, work: EngineTransaction, source: str) -> None:
     host, request, data = case.host, case.request, case.engine[source]
     names = [name for name in data.get("conflicts", ()) if is_installed(host, name) and name not in data["packages"]]
     found = case.found.package
@@ -443,7 +445,7 @@ def _conflicts(case: _Case, result: Packages, work: Transaction, source: str) ->
 # --- repository, support and holds ----------------------------------------------------------------------------------
 
 
-def _repository(case: _Case, result: Packages, work: Transaction, *, needs: bool) -> None:
+def _repository(case: _Case, result: EnginePackages, work: EngineTransaction, *, needs: bool) -> None:
     """Plan Docker's repository. An entry of the user for it, or for a mirror, stays as it is."""
     if result.source != "docker" or "repository" not in case.platform:
         return
@@ -461,7 +463,7 @@ def _support(case: _Case) -> list[str]:
     return [*case.engine.get("support", ()), *libraries]
 
 
-def _kernel_modules(case: _Case, result: Packages, work: Transaction) -> None:
+def _kernel_modules(case: _Case, result: EnginePackages, work: EngineTransaction) -> None:
     """Plan the packages of the kernel modules that dockerd needs, and the query of them."""
     rules = (case.engine.get(result.source or "") or {}).get("kernel_modules", ())
     options = {**(case.host["docker_daemon_json"].get("content") or {}), **case.request.docker_options}
@@ -483,7 +485,7 @@ def _core(data: t.Mapping[str, t.Any]) -> list[str]:
     return list(data.get("lockstep") or data["packages"][:1])
 
 
-def _holds(case: _Case, result: Packages, work: Transaction) -> None:
+def _holds(case: _Case, result: EnginePackages, work: EngineTransaction) -> None:
     host, request = case.host, case.request
     held = host["held_packages"]
     if not request.hold:

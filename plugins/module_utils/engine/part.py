@@ -30,6 +30,6 @@ def plan(context: Context, _parts: Mapping[str, Part]) -> Part:
 PART = Declaration(
     name="container_engine",
     plan=plan,
-    request=engine_request.Request,
+    request=engine_request.EngineRequest,
     read=engine_request.read,
 )

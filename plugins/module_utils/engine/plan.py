@@ -41,7 +41,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     users,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import plain_version, version_key
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 
 if t.TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Service:
 
 
 @dataclasses.dataclass
-class Plan:
+class EnginePlan:
     """What the role does on a host, and why. `service` is None without a unit.
 
     `origin`: the source of the installed engine, `package NAME` or `unit PATH`. `transaction`: the options of module
@@ -85,7 +85,7 @@ class Plan:
     version: str | None
     source: str | None = None
     packages: list[str] = dataclasses.field(default_factory=list)
-    transaction: package_plan.Transaction | None = None
+    transaction: package_plan.EngineTransaction | None = None
     query: dict[str, t.Any] | None = None
     changes_engine: bool = False
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
@@ -104,10 +104,10 @@ class Plan:
 
 def plan(
     host: Host,
-    request: Request,
+    request: EngineRequest,
     platforms: dict[str, dict[str, t.Any]],
     versions: t.Mapping[str, list[str]] | None = None,
-) -> Plan:
+) -> EnginePlan:
     """Plan what the role does on this host, and why. `versions` is None before the query of the repositories."""
     if request.name == "none":
         return _no_engine(host, request)
@@ -117,7 +117,9 @@ def plan(
     sources = (platforms.get(host["os"]["key"] or "") or {}).get(request.name) or {}
     found = _found(request.name, engine, service, sources)
     packages = package_plan.plan(host, request, platforms, found, versions)
-    result = Plan(request.name, bool(found.origin), found.origin, packages.version or found.version, packages.source)
+    result = EnginePlan(
+        request.name, bool(found.origin), found.origin, packages.version or found.version, packages.source
+    )
     result.problems += packages.problems
     if packages.transaction and not packages.problems:
         result.transaction = packages.transaction
@@ -151,7 +153,7 @@ def plan(
     return result
 
 
-def _package_changes(work: package_plan.Transaction | None) -> list[str]:
+def _package_changes(work: package_plan.EngineTransaction | None) -> list[str]:
     if work is None:
         return []
     parts = (
@@ -165,8 +167,8 @@ def _package_changes(work: package_plan.Transaction | None) -> list[str]:
     return changes or ["finish the interrupted installation of the packages"]
 
 
-def _no_engine(host: Host, request: Request) -> Plan:
-    result = Plan("none", is_installed=False, origin=None, version=None)
+def _no_engine(host: Host, request: EngineRequest) -> EnginePlan:
+    result = EnginePlan("none", is_installed=False, origin=None, version=None)
     result.reason = "; ".join(
         ["container_engine_name is none: the role changes no container engine", *coexistence.notes(host, request.name)]
     )
@@ -204,7 +206,7 @@ def _found(
 
 
 def _options(
-    result: Plan, host: Host, request: Request, flags: list[Flag], command: str
+    result: EnginePlan, host: Host, request: EngineRequest, flags: list[Flag], command: str
 ) -> tuple[dict[str, t.Any], list[str]]:
     """Return the options of daemon.json that the role wants, and what is wrong with them.
 
@@ -234,7 +236,7 @@ def _options(
 
 
 def _config(
-    result: Plan, host: Host, request: Request, service: dict[str, t.Any], command: str
+    result: EnginePlan, host: Host, request: EngineRequest, service: dict[str, t.Any], command: str
 ) -> tuple[list[str], list[str]]:
     """Plan the options. Return the changes of daemon.json, and what the user should know.
 
@@ -408,7 +410,11 @@ def _is_active(service: dict[str, t.Any]) -> bool:
 
 
 def _reason(
-    result: Plan, host: Host, service: dict[str, t.Any], found: package_plan.Found, packages: package_plan.Packages
+    result: EnginePlan,
+    host: Host,
+    service: dict[str, t.Any],
+    found: package_plan.Found,
+    packages: package_plan.EnginePackages,
 ) -> str:
     titles = {"distribution": "the distribution", "docker": "Docker's repository"}
     name, origin = result.engine, titles.get(str(found.origin), str(found.origin))

@@ -32,7 +32,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     users,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import MANAGER, RECORD_FILE, UNITS
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 if t.TYPE_CHECKING:
@@ -42,7 +42,7 @@ _SOURCES = ("distribution", "docker")
 
 
 @dataclasses.dataclass
-class Removal:
+class EngineRemoval:
     """What the role removes. `packages` must not stay. `service`: the unit to stop and disable, or None.
 
     `revokes`: the role has options in daemon.json. `options`: the options to keep, always empty.
@@ -65,9 +65,9 @@ class Removal:
     problems: list[str] = dataclasses.field(default_factory=list)
 
 
-def plan(host: Host, request: Request, platforms: dict[str, t.Any]) -> Removal:
+def plan(host: Host, request: EngineRequest, platforms: dict[str, t.Any]) -> EngineRemoval:
     """Return what to remove, and why it is not possible."""
-    result = Removal(record=observed_files.exists(host, owned.ENGINE_RECORD))
+    result = EngineRemoval(record=observed_files.exists(host, owned.ENGINE_RECORD))
     installed = list(host["installed_packages"])
     # The record also lists packages that somebody else has removed since.
     recorded = packages_record.possibly_installed(host, owned.ENGINE_RECORD, installed).intersection(installed)
@@ -102,7 +102,7 @@ def plan(host: Host, request: Request, platforms: dict[str, t.Any]) -> Removal:
     return result
 
 
-def _check_containers(host: Host, name: str, result: Removal) -> None:
+def _check_containers(host: Host, name: str, result: EngineRemoval) -> None:
     number = coexistence.running(host, name)
     if number:
         # The kubelet starts stopped containers again.
@@ -113,7 +113,7 @@ def _check_containers(host: Host, name: str, result: Removal) -> None:
         )
 
 
-def _options(host: Host, result: Removal) -> None:
+def _options(host: Host, result: EngineRemoval) -> None:
     try:
         state = record.load_state(observed_files.content(host, RECORD_FILE), RECORD_FILE)
         result.revokes = any(MANAGER in entry.managers for entry in state.record.entries.values())
@@ -123,7 +123,7 @@ def _options(host: Host, result: Removal) -> None:
         result.problems.append(str(error))
 
 
-def _check_data(host: Host, state: record.State, result: Removal) -> None:
+def _check_data(host: Host, state: record.State, result: EngineRemoval) -> None:
     """Refuse to restore options with which the Docker that stays would not find its data."""
     file = host["files"][DEFAULT_PATH]
     text = file["content"] if file["exists"] else None
@@ -138,7 +138,7 @@ def _check_data(host: Host, state: record.State, result: Removal) -> None:
     result.problems += [lost] if lost else []
 
 
-def _changes(result: Removal) -> list[str]:
+def _changes(result: EngineRemoval) -> list[str]:
     parts = (
         (f"remove {', '.join(result.users)} from group {docker_group.GROUP}", result.users),
         ("remove the record of the users in group docker", result.user_record and not result.users),

@@ -19,7 +19,7 @@ _VERSION = r"\d+(\.\d+)*"
 
 
 @dataclasses.dataclass(frozen=True)
-class Request(repository_variables.RepositoryVariables):
+class EngineRequest(repository_variables.RepositoryVariables):
     """The variables of the role, without the prefix `container_engine_`. Empty text means that a variable is not set.
 
     The variables of the base class are about Docker's repository.
@@ -47,9 +47,9 @@ class Request(repository_variables.RepositoryVariables):
     restart_policy: str = variable("when_safe", choices=("when_safe", "always", "never"))
 
 
-def read(values: Mapping[str, Any]) -> Request:
+def read(values: Mapping[str, Any]) -> EngineRequest:
     """Return the request with the user's values, converted and checked."""
-    request = variables.read(Request, "container_engine", values)
+    request = variables.read(EngineRequest, "container_engine", values)
     wrong_login = repository_access.problem("container_engine", vars(request))
     if wrong_login:
         raise VariableError(wrong_login)

@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_group
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
 
 _WITHOUT_GROUP = {
     "podman": "Podman has no daemon and needs no group; users run their own containers",
@@ -36,7 +36,7 @@ class Users:
     reasons: list[str] = dataclasses.field(default_factory=list)
 
 
-def plan(host: Host, request: Request, *, installs: bool, is_active: bool) -> Users:
+def plan(host: Host, request: EngineRequest, *, installs: bool, is_active: bool) -> Users:
     """Return the users to add. `installs`: the role installs Docker, whose packages create the group."""
     result = Users()
     if request.name != "docker":

@@ -73,7 +73,7 @@ def _options(directory: str, more: str = "") -> dict[str, str]:
     return {"type": "none", "o": "bind,ro" + more, "device": directory}
 
 
-class Docker:
+class VolumesOfDocker:
     """Docker Engine, through its API."""
 
     name = "docker"
@@ -192,7 +192,7 @@ class Docker:
         return answer
 
 
-class Podman:
+class VolumesOfPodman:
     """Podman, through its command."""
 
     name = "podman"
@@ -258,7 +258,9 @@ class Podman:
         return out
 
 
-def chosen(names: list[str], docker: Docker, podman: Podman, *, needed: bool = True) -> list[Docker | Podman]:
+def chosen(
+    names: list[str], docker: VolumesOfDocker, podman: VolumesOfPodman, *, needed: bool = True
+) -> list[VolumesOfDocker | VolumesOfPodman]:
     """Return the engines that the option `engine` selects. Engines that the option names must be available.
 
     With `auto`, one engine must be available if `needed`.

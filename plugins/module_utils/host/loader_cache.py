@@ -35,7 +35,7 @@ class LdCacheError(Exception):
     """The cache cannot be read."""
 
 
-class Entry(NamedTuple):
+class LoaderCacheEntry(NamedTuple):
     """A library in the cache."""
 
     name: str
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
     bits: int
 
 
-def parse(data: bytes) -> list[Entry]:
+def parse(data: bytes) -> list[LoaderCacheEntry]:
     """Parse a cache in the format of glibc 2.2 and later. An older table may precede it."""
     start = 0
     if data.startswith(OLD_MAGIC):
@@ -65,7 +65,7 @@ def parse(data: bytes) -> list[Entry]:
         if not flags & FLAG_ELF or flags & ABI_MASK not in ABIS:
             continue
         machine, bits = ABIS[flags & ABI_MASK]
-        entries.append(Entry(_string(data, start + name), _string(data, start + path), machine, bits))
+        entries.append(LoaderCacheEntry(_string(data, start + name), _string(data, start + path), machine, bits))
     return entries
 
 

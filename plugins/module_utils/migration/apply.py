@@ -39,7 +39,7 @@ class MigrationError(Exception):
     """A step failed."""
 
 
-class Docker(Protocol):
+class MigrationDocker(Protocol):
     """What the migration needs of Docker."""
 
     def inspect(self, identifier: str) -> dict[str, Any] | None:
@@ -55,7 +55,7 @@ class Docker(Protocol):
 class Migrator:
     """Carries out steps below a root directory. In check mode, it only says which of them would change something."""
 
-    def __init__(self, root: str, docker: Docker, run: Run, *, check: bool = False) -> None:
+    def __init__(self, root: str, docker: MigrationDocker, run: Run, *, check: bool = False) -> None:
         self._root, self._docker, self._run, self._check = root, docker, run, check
 
     def apply(self, steps: list[dict[str, Any]]) -> list[str]:

@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables impo
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class ObserveRequest:
     """The variables of the role, without the prefix `observe_`."""
 
     services: list[str] = variable([])

@@ -38,7 +38,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     package_file,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.downloads import StalledError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import INSTALL, Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import INSTALL, SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     apt_list_files,
     apt_selection,
@@ -51,7 +51,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_s
     FailedSource,
     SourceFailures,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 _ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
 _LISTS = "/var/lib/apt/lists"
@@ -109,7 +109,7 @@ class Apt:
             )
         return (text or "") + dpkg_state.journal(self._root)
 
-    def _packages(self) -> list[dpkg_state.Package]:
+    def _packages(self) -> list[dpkg_state.DpkgPackage]:
         return dpkg_state.parse(self._database())
 
     @contextlib.contextmanager
@@ -153,7 +153,7 @@ class Apt:
         # The simulation reports other problems, for example a damaged entry of a repository that will be replaced.
         return [reason(out, err)] if rc and "Unmet dependencies" in err else []
 
-    def repair(self, planned: list[Change]) -> None:
+    def repair(self, planned: list[SimulatedChange]) -> None:
         """Complete what dpkg began: configure, remove and reinstall packages, and install missing dependencies."""
         self._database()
         configure = ["dpkg", "--configure", "-a", *KEEP_CONFIGURATION]
@@ -174,10 +174,10 @@ class Apt:
                 "packages with dpkg --configure -a and apt-get --fix-broken install, then run the task again."
             )
 
-    def _unfinished(self) -> list[dpkg_state.Package]:
+    def _unfinished(self) -> list[dpkg_state.DpkgPackage]:
         return [package for package in self._packages() if not package.is_finished]
 
-    def _reinstall(self, planned: list[Change]) -> str:
+    def _reinstall(self, planned: list[SimulatedChange]) -> str:
         """Install damaged packages in their versions, or in those of the interrupted transaction."""
         # The download requires current lists. If they cannot be fetched, the package may be in apt's cache.
         self._command.attempt(self._command.update())
@@ -206,7 +206,7 @@ class Apt:
             )
         return failure
 
-    def _missing_dependencies(self) -> list[Change]:
+    def _missing_dependencies(self) -> list[SimulatedChange]:
         """Return what apt would do to repair the dependencies. Fail if apt would remove packages."""
         rc, out, err = self._run(["apt-get", "--simulate", *SOLVER, *_FIX])
         if rc:
@@ -236,7 +236,7 @@ class Apt:
 
     # --- the repositories -----------------------------------------------------------------------------------------
 
-    def view(self, directory: str, files: list[File]) -> View:
+    def view(self, directory: str, files: list[RepositoryFile]) -> View:
         """Create a private view in `directory` and fetch its metadata. The host's own lists do not change."""
         view = apt_view.create(self._root, directory, files)
 
@@ -313,7 +313,7 @@ class Apt:
             "apt", names, lambda argv: self._run(argv, environment=apt_view.environment(view)), view.options
         )
 
-    def component_files(self, components: list[str]) -> list[File]:
+    def component_files(self, components: list[str]) -> list[RepositoryFile]:
         """Return the sources of the host that must change so that the archive has these components."""
         if not components:
             return []
@@ -328,7 +328,7 @@ class Apt:
         except apt_sources.AptSourcesError as error:
             raise PackageManagerError(str(error)) from error
         return [
-            File(path, text.encode("utf-8", "surrogateescape"), host_files.current(path, self._root).mode)
+            RepositoryFile(path, text.encode("utf-8", "surrogateescape"), host_files.current(path, self._root).mode)
             for path, text in sorted(changed.items())
         ]
 
@@ -352,7 +352,7 @@ class Apt:
     def reset(self, modules: list[str]) -> None:
         """Do nothing: apt has no modules."""
 
-    def apply(self, files: list[File]) -> None:
+    def apply(self, files: list[RepositoryFile]) -> None:
         """Fetch the metadata of the host's repositories, even if no file was written."""
         directory = self._exit.enter_context(workspace())
         atexit.register(self._exit.close)
@@ -366,7 +366,7 @@ class Apt:
         """Return no streams: apt has no modules."""
         return {}
 
-    def forget(self, files: list[File], keys: list[str]) -> None:
+    def forget(self, files: list[RepositoryFile], keys: list[str]) -> None:
         """Remove the package lists of removed entries. The files have the content from before their removal."""
         gone = {file.path for file in files}
         remaining = {path: text for path, text in apt_sources.read_files(self._root).items() if path not in gone}
@@ -383,12 +383,12 @@ class Apt:
 
     # --- the packages ---------------------------------------------------------------------------------------------
 
-    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[Change]:
+    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[SimulatedChange]:
         """Return what apt would do. Versions may go down: the caller judges the result."""
         packages = self._packages()
         # apt does not mention configuration files.
         purged = [
-            Change(package.bare, simulation.REMOVE, package.version, arch=package.name.partition(":")[2])
+            SimulatedChange(package.bare, simulation.REMOVE, package.version, arch=package.name.partition(":")[2])
             for package in _selected(packages, steps.purge, dpkg_state.CONFIG_FILES)
         ]
         arguments = _arguments(packages, steps)
@@ -423,7 +423,7 @@ class Apt:
         if names:
             self._command.succeed(["apt-mark", "hold", *names], f"apt-mark failed to hold {' '.join(names)}")
 
-    def locks_versions(self, changes: list[Change]) -> bool:
+    def locks_versions(self, changes: list[SimulatedChange]) -> bool:
         """Return False: apt holds installed packages only."""
         return False
 
@@ -499,7 +499,7 @@ class Apt:
         return []
 
 
-def _arguments(packages: list[dpkg_state.Package], steps: Steps) -> list[str]:
+def _arguments(packages: list[dpkg_state.DpkgPackage], steps: Steps) -> list[str]:
     """Return the arguments of `apt-get install` that install and remove. A hyphen at the end removes a package."""
     removed = _selected(packages, [*steps.remove, *steps.purge])
     gone = [
@@ -519,6 +519,8 @@ def _argument(item: Item) -> str:
     return item.file or item.name + (f"={item.version}" if item.version else "")
 
 
-def _selected(packages: list[dpkg_state.Package], names: list[str], state: str = "") -> list[dpkg_state.Package]:
+def _selected(
+    packages: list[dpkg_state.DpkgPackage], names: list[str], state: str = ""
+) -> list[dpkg_state.DpkgPackage]:
     found = {p.name: p for name in names for p in dpkg_state.select(packages, name) if state in ("", p.state)}
     return list(found.values())

@@ -15,13 +15,13 @@ import shutil
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError, View
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.apt_lists import AptLists
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 _APT = "/etc/apt"
 _LISTS = "/var/lib/apt/lists"
 
 
-def create(root: str, directory: str, files: list[File]) -> View:
+def create(root: str, directory: str, files: list[RepositoryFile]) -> View:
     """Create the view without fetching metadata."""
     place = copied_root(directory)
     try:
@@ -72,7 +72,7 @@ def environment(view: View) -> dict[str, str]:
 
 
 def stale_lists(
-    names: list[str], removed: list[File], remaining: dict[str, str], lists: AptLists | None = None
+    names: list[str], removed: list[RepositoryFile], remaining: dict[str, str], lists: AptLists | None = None
 ) -> list[str]:
     """Select the names of package lists that only removed entries of repositories use.
 
@@ -123,7 +123,7 @@ def _copy_configuration(source: str, target: str) -> None:
         os.makedirs(f"{target}/{name}", exist_ok=True)
 
 
-def _overlay(place: str, file: File) -> None:
+def _overlay(place: str, file: RepositoryFile) -> None:
     path = f"{place}{file.path}"
     if file.content is not None:
         _write(path, file.content, file.mode)
@@ -131,7 +131,7 @@ def _overlay(place: str, file: File) -> None:
         os.unlink(path)
 
 
-def _use_copies(place: str, files: list[File]) -> None:
+def _use_copies(place: str, files: list[RepositoryFile]) -> None:
     """Make the sources use the keys that only the view has."""
     paths = [re.escape(file.path) for file in files if file.content is not None and not is_source(file.path)]
     if not paths:

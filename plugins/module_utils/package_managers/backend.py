@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import version_order
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import SourceFailures
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 
 class PackageManagerError(Exception):
@@ -180,7 +180,7 @@ class Backend(Protocol):
     def as_repaired(self) -> contextlib.AbstractContextManager[Backend]:
         """Return a backend for simulations of the host as it will be after `repair`. Changes nothing."""
 
-    def repair(self, planned: list[Change]) -> None:
+    def repair(self, planned: list[SimulatedChange]) -> None:
         """Complete an interrupted run. Nobody else uses the package manager.
 
         `planned` are the changes of an interrupted transaction: with rpm, the scripts of installed packages may not
@@ -199,13 +199,13 @@ class Backend(Protocol):
     def providers(self, names: list[str], view: View) -> dict[str, list[str]]:
         """Return the available packages that provide each virtual name."""
 
-    def component_files(self, components: list[str]) -> list[File]:
+    def component_files(self, components: list[str]) -> list[RepositoryFile]:
         """Return the files that must change so that apt's entries of the archive have these components."""
 
     def enabled_streams(self) -> dict[str, str]:
         """Return the enabled stream of each dnf module."""
 
-    def view(self, directory: str, files: list[File]) -> View:
+    def view(self, directory: str, files: list[RepositoryFile]) -> View:
         """Create a private view in the empty `directory` and fetch its metadata.
 
         `files` are the files that the transaction will write or remove at their final paths: entries of
@@ -227,16 +227,16 @@ class Backend(Protocol):
     def streams(self, modules: list[str], view: View) -> dict[str, list[str]]:
         """Return the available streams of each dnf module."""
 
-    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[Change]:
+    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[SimulatedChange]:
         """Return what the real solver would do, with the old and the new version of each package.
 
         Without `with_holds`, holds have no effect, because the transaction releases its holds before `act`.
         """
 
-    def apply(self, files: list[File]) -> None:
+    def apply(self, files: list[RepositoryFile]) -> None:
         """Make the package manager know files that were just written: import keys, fetch metadata."""
 
-    def forget(self, files: list[File], keys: list[str]) -> None:
+    def forget(self, files: list[RepositoryFile], keys: list[str]) -> None:
         """Undo `apply` for files that are about to be removed, given with their content: remove the cached metadata.
 
         A killed run may have done this before.
@@ -256,7 +256,7 @@ class Backend(Protocol):
     def hold(self, names: list[str]) -> None:
         """Hold installed packages, or with dnf also `name=version` before the installation."""
 
-    def locks_versions(self, changes: list[Change]) -> bool:
+    def locks_versions(self, changes: list[SimulatedChange]) -> bool:
         """Return whether `hold` can lock versions before their installation.
 
         Raise PackageManagerError if packages cannot be held, not even after these changes. Changes nothing.

@@ -50,7 +50,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_s
     FailedSource,
     SourceFailures,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 _LOCKED = 200
 _RETRY_INTERVAL = 2
@@ -116,7 +116,7 @@ class Dnf:
         """Return this object: dnf can simulate before the repair."""
         return contextlib.nullcontext(self)
 
-    def repair(self, planned: list[simulation.Change]) -> None:
+    def repair(self, planned: list[simulation.SimulatedChange]) -> None:
         """Complete the interrupted transaction. Only the reinstallation needs a repository or dnf's cache."""
         packages = dnf_state.installed(self._run)
         if packages is None:
@@ -137,7 +137,7 @@ class Dnf:
         if damage.came:
             self._reinstall({one.nevra: one for one in damage.came})
 
-    def _reinstall(self, packages: dict[str, dnf_state.Package]) -> None:
+    def _reinstall(self, packages: dict[str, dnf_state.DnfPackage]) -> None:
         rc, out, err = self._run(["dnf", "--assumeyes", *dnf_command.POLICY, "reinstall", *packages])
         # Only some versions of rpm print the epoch.
         labels = {re.sub(r"-\d+:", "-", match["new"]) for match in _CONFLICT.finditer(out + "\n" + err)}
@@ -188,7 +188,7 @@ class Dnf:
         """Return the available packages that provide each virtual name."""
         return offers.providers("dnf", names, self._run, view.options)
 
-    def component_files(self, components: list[str]) -> list[File]:
+    def component_files(self, components: list[str]) -> list[RepositoryFile]:
         """Return no files: components belong to apt."""
         return []
 
@@ -196,7 +196,7 @@ class Dnf:
         """Return the enabled stream of each module."""
         return installed.streams(self._root)
 
-    def view(self, directory: str, files: list[File]) -> View:
+    def view(self, directory: str, files: list[RepositoryFile]) -> View:
         """Copy the host's repository files, write those that change, and refresh dnf's cache.
 
         The cache is the host's own, because its lock also keeps other programs from changing it. It has a directory
@@ -226,7 +226,7 @@ class Dnf:
             )
         return View(options)
 
-    def _makecache(self, argv: list[str], enabled: dict[str, str], files: list[File]) -> tuple[int, str, str]:
+    def _makecache(self, argv: list[str], enabled: dict[str, str], files: list[RepositoryFile]) -> tuple[int, str, str]:
         """Refresh dnf's cache. Do without a repository from which no data arrives."""
         try:
             return self._run(argv)
@@ -238,7 +238,7 @@ class Dnf:
                 raise
         return self._makecache(argv, enabled, files)
 
-    def _remember(self, failed: list[FailedSource], files: list[File]) -> bool:
+    def _remember(self, failed: list[FailedSource], files: list[RepositoryFile]) -> bool:
         """Remember the repositories that could not be read. Fail if the transaction needs one of them."""
         texts = {path: text.encode("utf-8", "surrogateescape") for path, text in self._repository_files().items()}
         texts |= {file.path: file.content for file in files if file.content is not None}
@@ -264,13 +264,13 @@ class Dnf:
                 found.setdefault(name, set()).add(identifier)
         return found
 
-    def _clear_unwritten(self, files: list[File], kept: frozenset[str]) -> None:
+    def _clear_unwritten(self, files: list[RepositoryFile], kept: frozenset[str]) -> None:
         """Remove what the view cached of entries that the host does not have."""
         for file in files:
             if file.content is not None and host_files.current(file.path, self._root).content != file.content:
                 self._clear_cache(file, kept)
 
-    def _clear_cache(self, file: File, kept: frozenset[str] = frozenset()) -> None:
+    def _clear_cache(self, file: RepositoryFile, kept: frozenset[str] = frozenset()) -> None:
         if file.content is not None and dnf_view.is_entry(file.path):
             for identifier in dnf_view.identifiers(file.content):
                 dnf_view.clear_cache(self._path(_CACHE), identifier, kept)
@@ -319,7 +319,7 @@ class Dnf:
             [name for name in names if name in known - others], [name for name in without if name in known], self._run
         )
 
-    def _packages(self) -> list[dnf_state.Package]:
+    def _packages(self) -> list[dnf_state.DnfPackage]:
         packages = dnf_state.installed(self._run)
         if packages is None:
             raise PackageManagerError("rpm cannot read its database. Run `rpm --rebuilddb`.")
@@ -327,7 +327,7 @@ class Dnf:
 
     # --- transactions ---------------------------------------------------------------------------------------------
 
-    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[simulation.Change]:
+    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[simulation.SimulatedChange]:
         """Return what dnf would do. Nothing is downloaded, and no stream is enabled. The caller judges the result."""
         options = (*view.options, *(() if with_holds else ("--disableplugin=versionlock",)))
         packages = self._packages()
@@ -394,7 +394,7 @@ class Dnf:
 
     # --- repositories and keys ------------------------------------------------------------------------------------
 
-    def apply(self, files: list[File]) -> None:
+    def apply(self, files: list[RepositoryFile]) -> None:
         """Fetch the metadata of changed repositories. dnf imports their keys when it installs the first package."""
         written = {file.path: file.content for file in files if file.content is not None}
         others = {path: text for path, text in self._repository_files().items() if path not in written}
@@ -405,7 +405,7 @@ class Dnf:
         if replaced or any(map(dnf_view.is_entry, written)):
             self._checked(["dnf", "--assumeyes", "makecache"])
 
-    def forget(self, files: list[File], keys: list[str]) -> None:
+    def forget(self, files: list[RepositoryFile], keys: list[str]) -> None:
         """Remove the keys, and the cached metadata of removed entries. The files have their former content."""
         for file in files:
             self._clear_cache(file)
@@ -446,7 +446,7 @@ class Dnf:
         if lost:
             raise PackageManagerError(f"dnf versionlock add found no package for {', '.join(lost)}.")
 
-    def locks_versions(self, changes: list[simulation.Change]) -> bool:
+    def locks_versions(self, changes: list[simulation.SimulatedChange]) -> bool:
         """Return whether dnf has the plugin that locks versions. Fail if the changes do not install it either."""
         try:
             self._versionlock("list", [], [_OFFLINE])

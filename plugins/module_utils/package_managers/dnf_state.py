@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 
 _FORMAT = "%{NAME}\\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\\t%{ARCH}\\t%{INSTALLTIME}\\t%{DBINSTANCE}\\n"
 _CAME = ("Install", "Dep-Install", "Upgrade", "Downgrade", "Reinstall", "Obsoleting")
@@ -26,7 +26,7 @@ _END = re.compile(r"^End rpmdb\s*: *(?P<version>[^\s*]\S*)", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
-class Package:
+class DnfPackage:
     """An installed package. `order` grows with the time of the installation."""
 
     name: str
@@ -49,9 +49,9 @@ class Package:
 class Damage:
     """What to repair: remove the `old` copies, complete the removal of `gone`, reinstall `came`."""
 
-    old: tuple[Package, ...] = ()
-    gone: tuple[Package, ...] = ()
-    came: tuple[Package, ...] = ()
+    old: tuple[DnfPackage, ...] = ()
+    gone: tuple[DnfPackage, ...] = ()
+    came: tuple[DnfPackage, ...] = ()
 
     def describe(self) -> list[str]:
         """Return one sentence for each kind of damage."""
@@ -63,7 +63,7 @@ class Damage:
         return [f"{text}: {', '.join(one.nevra for one in found)}" for text, found in kinds if found]
 
 
-def installed(run: Run) -> list[Package] | None:
+def installed(run: Run) -> list[DnfPackage] | None:
     """Return all installed packages, or None if rpm cannot read its database."""
     rc, out, err = run(["rpm", "--query", "--all", "--queryformat", _FORMAT])
     if rc != 0 or re.search(r"^error: ", err, re.MULTILINE):
@@ -71,17 +71,17 @@ def installed(run: Run) -> list[Package] | None:
     return parse(out)
 
 
-def parse(text: str) -> list[Package]:
+def parse(text: str) -> list[DnfPackage]:
     """Parse rpm's list of packages, without the keys, which rpm stores as packages. dnf prints no epoch that is 0."""
     rows = (line.split("\t") for line in text.splitlines())
     return [
-        Package(row[0], row[1].removeprefix("0:"), row[2], (int(row[3]), int(row[4])))
+        DnfPackage(row[0], row[1].removeprefix("0:"), row[2], (int(row[3]), int(row[4])))
         for row in rows
         if len(row) == 5 and row[0] != "gpg-pubkey"
     ]
 
 
-def damage(run: Run, packages: list[Package], planned: Iterable[Change] = ()) -> Damage:
+def damage(run: Run, packages: list[DnfPackage], planned: Iterable[SimulatedChange] = ()) -> Damage:
     """Return the packages that the last transaction left incomplete. This needs no network and changes nothing.
 
     The `planned` packages of an interrupted run are only complete if dnf's history says so.
@@ -119,9 +119,9 @@ def completed(history: str) -> set[str]:
     )
 
 
-def _copies(packages: list[Package]) -> list[list[Package]]:
+def _copies(packages: list[DnfPackage]) -> list[list[DnfPackage]]:
     """Return the packages that are installed more than once, oldest copy first."""
-    found: dict[tuple[str, str], list[Package]] = {}
+    found: dict[tuple[str, str], list[DnfPackage]] = {}
     for one in packages:
         found.setdefault((one.name, one.arch), []).append(one)
     return [sorted(copies, key=lambda one: one.order) for copies in found.values() if len(copies) > 1]

@@ -12,7 +12,7 @@ import shutil
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.url_logins import masked
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import FailedSource
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.retries import noted
 
 # dnf reads these directories in this order.
@@ -25,7 +25,7 @@ _SECURITY = re.compile(r"(?:^|[-_.])security(?:$|[-_.])", re.IGNORECASE)
 _SKIP = re.compile(r"^skip_if_unavailable[^\S\n]*=.*\n?", re.MULTILINE)
 
 
-def contents(directory: str, host: dict[str, str], files: list[File]) -> dict[str, bytes]:
+def contents(directory: str, host: dict[str, str], files: list[RepositoryFile]) -> dict[str, bytes]:
     """Return the files of the view by path.
 
     `host` has the host's repository files, `files` are added, replaced and removed. An unreachable new repository is an

@@ -22,7 +22,7 @@ _JOURNAL = "/var/lib/dpkg/updates"
 _FIELD = re.compile(r"^(Package|Status|Version|Architecture): (.*)", re.MULTILINE)
 
 
-class Package(NamedTuple):
+class DpkgPackage(NamedTuple):
     """A package in dpkg's database. `name` has an architecture if it is a foreign one."""
 
     name: str
@@ -79,12 +79,12 @@ def _journal_names(root: str) -> list[str]:
     return [name for name in listing(root, _JOURNAL) if name.isdigit()]
 
 
-def parse(text: str) -> list[Package]:
+def parse(text: str) -> list[DpkgPackage]:
     """Return the packages in the text of dpkg's database. The last entry of a package counts."""
     return [package for package, _stanza in _entries(text) if _is_argument(package)]
 
 
-def _is_argument(package: Package) -> bool:
+def _is_argument(package: DpkgPackage) -> bool:
     version_fits = not package.version or is_like(PACKAGE_VERSION, package.version)
     return is_like(PACKAGE, package.bare) and is_like(ARCHITECTURE, package.arch or "all") and version_fits
 
@@ -94,14 +94,14 @@ def repaired(text: str) -> str:
     return "".join(_finished(package, stanza).strip("\n") + "\n\n" for package, stanza in _entries(text))
 
 
-def _finished(package: Package, stanza: str) -> str:
+def _finished(package: DpkgPackage, stanza: str) -> str:
     if package.is_finished:
         return stanza
     state = CONFIG_FILES if package.is_leaving else INSTALLED
     return re.sub(r"^Status: .*", f"Status: {package.want} ok {state}", stanza, count=1, flags=re.MULTILINE)
 
 
-def _entries(text: str) -> list[tuple[Package, str]]:
+def _entries(text: str) -> list[tuple[DpkgPackage, str]]:
     stanzas = [(dict(_FIELD.findall(stanza)), stanza) for stanza in text.split("\n\n")]
     native = next(
         (fields.get("Architecture", "") for fields, _stanza in stanzas if fields.get("Package") == "dpkg"), ""
@@ -140,14 +140,14 @@ def problem(text: str | None) -> str:
     return "" if re.search(r"^Package: dpkg$", text, re.MULTILINE) else "the entry of dpkg is missing"
 
 
-def _package(fields: dict[str, str], native: str) -> Package:
+def _package(fields: dict[str, str], native: str) -> DpkgPackage:
     want, flag, state = [*fields.get("Status", "").split(), "", "", ""][:3]
     arch = fields.get("Architecture", native)
     name = fields["Package"] if arch in (native, "all") else f"{fields['Package']}:{arch}"
-    return Package(name, fields.get("Version", ""), want, flag == "reinstreq", state, arch)
+    return DpkgPackage(name, fields.get("Version", ""), want, flag == "reinstreq", state, arch)
 
 
-def select(packages: list[Package], requested: str) -> list[Package]:
+def select(packages: list[DpkgPackage], requested: str) -> list[DpkgPackage]:
     """Return the packages that a name selects. Without an architecture, it selects all architectures."""
     name, _colon, arch = requested.partition(":")
     found = [package for package in packages if package.bare == name]

@@ -143,7 +143,7 @@ def texts(copies: dict[str, list[tuple[str, str]]]) -> dict[str, str]:
     return {name: ", ".join(map(" ".join, copies[name])) for name in sorted(copies)}
 
 
-def dpkg_copies(packages: list[dpkg_state.Package]) -> tuple[dict[str, list[tuple[str, str]]], set[str]]:
+def dpkg_copies(packages: list[dpkg_state.DpkgPackage]) -> tuple[dict[str, list[tuple[str, str]]], set[str]]:
     """Return version and architecture of each installed copy by name, and the held names."""
     copies: dict[str, list[tuple[str, str]]] = {}
     held = set()

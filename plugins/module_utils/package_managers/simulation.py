@@ -23,7 +23,7 @@ class SimulationError(Exception):
 
 
 @dataclass(frozen=True, order=True)
-class Change:
+class SimulatedChange:
     """One changed package: `action` is install, upgrade, downgrade, reinstall or remove.
 
     `before` and `after` are versions in the package manager's format, None if unknown or not applicable.
@@ -51,7 +51,7 @@ _APT_LINE = re.compile(
 )
 
 
-def apt(text: str) -> list[Change]:
+def apt(text: str) -> list[SimulatedChange]:
     """Return the changes that `apt-get --simulate` announces."""
     downgraded = _apt_list(text, "DOWNGRADED")
     changes = []
@@ -66,7 +66,7 @@ def apt(text: str) -> list[Change]:
             action = REINSTALL
         else:
             action = DOWNGRADE if name in downgraded else UPGRADE
-        changes.append(Change(name, action, before, after, part["arch"] or part["foreign"] or ""))
+        changes.append(SimulatedChange(name, action, before, after, part["arch"] or part["foreign"] or ""))
     return sorted(set(changes), key=lambda change: (change.name, change.action, change.arch))
 
 
@@ -92,7 +92,7 @@ _DNF_ACTIONS = {
 _DNF_COUNT = re.compile(r"^(?:Install|Upgrade|Reinstall|Remove|Downgrade) +(\d+) Packages?", re.MULTILINE)
 
 
-def dnf(text: str, installed: Callable[[str, str], str | None] | None = None) -> list[Change]:
+def dnf(text: str, installed: Callable[[str, str], str | None] | None = None) -> list[SimulatedChange]:
     """Return the changes in the transaction table of `dnf --assumeno`.
 
     The table has no old versions: `installed` returns the version of an installed package by its name and architecture.
@@ -101,13 +101,13 @@ def dnf(text: str, installed: Callable[[str, str], str | None] | None = None) ->
     for action, row in _dnf_rows(text):
         if action == "replacing":
             name, _dot, arch = row[1].rpartition(".")
-            replaced.append(Change(name, REMOVE, row[2], None, arch))
+            replaced.append(SimulatedChange(name, REMOVE, row[2], None, arch))
             continue
         name, arch, version = row[:3]
         before = version if action in (REMOVE, REINSTALL) else None
         if action in (UPGRADE, DOWNGRADE) and installed:
             before = installed(name, arch)
-        changes.append(Change(name, action, before, None if action == REMOVE else version, arch))
+        changes.append(SimulatedChange(name, action, before, None if action == REMOVE else version, arch))
     if sum(int(count) for count in _DNF_COUNT.findall(text)) != len(changes):
         raise SimulationError(
             "The transaction that dnf printed could not be parsed. No package was changed. The output is: "
@@ -145,7 +145,7 @@ _ZYPPER_ACTIONS = {
 }
 
 
-def zypper(text: str) -> list[Change]:
+def zypper(text: str) -> list[SimulatedChange]:
     """Return the changes in the summary of `zypper --xmlout`."""
     start, end = text.find("<install-summary"), text.rfind("</install-summary>")
     if end < 0:
@@ -162,7 +162,7 @@ def zypper(text: str) -> list[Change]:
                 continue
             edition = item.get("edition")
             before, after = (edition, None) if action == REMOVE else (item.get("edition-old"), edition)
-            changes.append(Change(item.get("name", ""), str(action), before, after, item.get("arch", "")))
+            changes.append(SimulatedChange(item.get("name", ""), str(action), before, after, item.get("arch", "")))
     return sorted(changes, key=lambda change: (change.name, change.action, change.arch))
 
 
@@ -175,6 +175,6 @@ def rpm_dependents(text: str) -> set[str]:
     return {found["name"] for found in re.finditer(rf" is needed by \(installed\) {_NEVRA}$", text, re.MULTILINE)}
 
 
-def removed(changes: Iterable[Change]) -> set[str]:
+def removed(changes: Iterable[SimulatedChange]) -> set[str]:
     """Return the names of the packages that the changes remove."""
     return {change.name for change in changes if change.action == REMOVE}

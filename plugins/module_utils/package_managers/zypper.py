@@ -34,13 +34,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     unsolved,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.downloads import StalledError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import failed_sources, openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import (
     FailedSource,
     SourceFailures,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 # 102, 103: a reboot or a restart of zypper is required. 106: zypper skipped a repository that no package needed.
 _SUCCESS = (0, 102, 103, 106)
@@ -107,7 +107,7 @@ class Zypper:
         """Return this object: zypper can simulate before the repair."""
         return contextlib.nullcontext(self)
 
-    def repair(self, planned: list[Change]) -> None:
+    def repair(self, planned: list[SimulatedChange]) -> None:
         """Complete an interrupted run.
 
         rpm registers a package before its scripts run and before it erases the former version. So this method
@@ -163,7 +163,7 @@ class Zypper:
                 ["--erase", "--nodeps", *(f"{name}-{version.split(':')[-1]}" for name, version in former)]
             )
 
-    def _incomplete(self, planned: list[Change], doubles: dict[str, list[str]]) -> dict[str, str]:
+    def _incomplete(self, planned: list[SimulatedChange], doubles: dict[str, list[str]]) -> dict[str, str]:
         """Return the versions to reinstall by package."""
         state = self.installed()["all"]
         found = {name: versions[-1] for name, versions in doubles.items()}
@@ -201,7 +201,7 @@ class Zypper:
 
         return offers.providers(self.name, names, run, view.options)
 
-    def component_files(self, components: list[str]) -> list[File]:
+    def component_files(self, components: list[str]) -> list[RepositoryFile]:
         """Return no files: components belong to apt."""
         return []
 
@@ -209,7 +209,7 @@ class Zypper:
         """Return no streams: they belong to dnf."""
         return {}
 
-    def view(self, directory: str, files: list[File]) -> View:
+    def view(self, directory: str, files: list[RepositoryFile]) -> View:
         """Create a private view in the empty `directory`. Refresh the host's metadata."""
         try:
             return self._repositories.view(directory, files, self._zypper, self._checked_rpm, self._refresh)
@@ -289,7 +289,7 @@ class Zypper:
         """Return no streams: they belong to dnf."""
         return {}
 
-    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[Change]:
+    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[SimulatedChange]:
         """Return what zypper's solver would do."""
         command = self._command(steps)
         if not command:
@@ -305,7 +305,7 @@ class Zypper:
         self._check_versions(steps, changes)
         return changes
 
-    def _check_versions(self, steps: Steps, changes: list[Change]) -> None:
+    def _check_versions(self, steps: Steps, changes: list[SimulatedChange]) -> None:
         """zypper exits with status 0 although it does not install a version that is older than the installed one."""
         state = self.installed()["all"]
         for item in steps.install:
@@ -331,7 +331,7 @@ class Zypper:
 
     # --- changes --------------------------------------------------------------------------------------------------
 
-    def apply(self, files: list[File]) -> None:
+    def apply(self, files: list[RepositoryFile]) -> None:
         """Import the keys that were just written, and fetch the metadata of the new repositories."""
         for file in files:
             if openpgp.has_keys(file.content):
@@ -348,7 +348,7 @@ class Zypper:
             zypper_repositories.write(directory, zypper_repositories.without(self._repositories.files(), failed))
             self._readable = (f"--reposd-dir={directory}",)
 
-    def forget(self, files: list[File], keys: list[str]) -> None:
+    def forget(self, files: list[RepositoryFile], keys: list[str]) -> None:
         """Remove the keys, and the cached metadata of removed entries. The files have their former content."""
         entries = {
             file.path: file.content for file in files if file.content and zypper_repositories.is_entry(file.path)
@@ -384,7 +384,7 @@ class Zypper:
         if missing:
             self._zypper(["addlock", *missing])
 
-    def locks_versions(self, changes: list[Change]) -> bool:
+    def locks_versions(self, changes: list[SimulatedChange]) -> bool:
         """Return False: zypper locks names."""
         return False
 

@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.url_logins imp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import View
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import FailedSource
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 CONFIGURATION = "/etc/zypp"
 ENTRIES = "/etc/zypp/repos.d"
@@ -37,7 +37,7 @@ Checked = Callable[..., str]
 Refresh = Callable[["list[str]", "dict[str, bytes]"], "set[str]"]
 
 
-class Entry(NamedTuple):
+class ZypperRepository(NamedTuple):
     """The entry of one repository."""
 
     alias: str
@@ -47,7 +47,7 @@ class Entry(NamedTuple):
     keys: tuple[str, ...]
 
 
-def entries(text: str) -> list[Entry]:
+def entries(text: str) -> list[ZypperRepository]:
     """Return the entries in a repository file."""
     found = []
     for section in re.split(r"^(?=\[)", text, flags=re.MULTILINE):
@@ -55,7 +55,7 @@ def entries(text: str) -> list[Entry]:
         if alias:
             options = dict(re.findall(r"^(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", section, re.MULTILINE))
             found.append(
-                Entry(
+                ZypperRepository(
                     alias[1],
                     _is_true(options.get("enabled", "1")),
                     _is_true(options.get("autorefresh", "0")),
@@ -119,7 +119,9 @@ class Repositories:
         for kind in _METADATA:
             shutil.rmtree(self.path(f"{_CACHE}/{kind}/{_escaped(alias)}"), ignore_errors=True)
 
-    def view(self, directory: str, files: list[File], zypper: Checked, rpm: Checked, refresh: Refresh) -> View:
+    def view(
+        self, directory: str, files: list[RepositoryFile], zypper: Checked, rpm: Checked, refresh: Refresh
+    ) -> View:
         """Create a private view of the repositories.
 
         zypper reads the trusted keys from the rpm database of its root directory. So the new entries are fetched and
@@ -142,7 +144,9 @@ class Repositories:
                 _link(origin, f"{directory}/cache", kind, [_escaped(entry.alias) for entry in all_entries(texts)])
         return View((f"--reposd-dir={directory}/repos", f"--cache-dir={directory}/cache", "--no-refresh"))
 
-    def _fetch(self, root: str, new: dict[str, bytes], files: list[File], zypper: Checked, rpm: Checked) -> None:
+    def _fetch(
+        self, root: str, new: dict[str, bytes], files: list[RepositoryFile], zypper: Checked, rpm: Checked
+    ) -> None:
         source = self.path(CONFIGURATION)
         if os.path.isdir(source):
             shutil.copytree(source, f"{root}{CONFIGURATION}", symlinks=True, ignore=_ignored)
@@ -171,7 +175,7 @@ def _ignored(directory: str, _names: list[str]) -> tuple[str, ...]:
     return _NOT_COPIED if directory.rstrip("/").endswith(CONFIGURATION) else ()
 
 
-def all_entries(files: dict[str, bytes]) -> list[Entry]:
+def all_entries(files: dict[str, bytes]) -> list[ZypperRepository]:
     """Return the entries of several repository files."""
     return [entry for content in files.values() for entry in entries(content.decode("utf-8", "replace"))]
 
@@ -232,7 +236,7 @@ def write(directory: str, files: dict[str, bytes]) -> None:
         _write(f"{directory}/{os.path.basename(path)}", content)
 
 
-def changed(host: dict[str, bytes], files: list[File]) -> dict[str, bytes]:
+def changed(host: dict[str, bytes], files: list[RepositoryFile]) -> dict[str, bytes]:
     """Return the repository files that are new, that change, or that refer to another file of `files`."""
     written = {file.path: file.content for file in files if is_entry(file.path)}
     uses = [_use(file.path) for file in files if not is_entry(file.path)]

@@ -12,7 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.si
     INSTALL,
     REMOVE,
     UPGRADE,
-    Change,
+    SimulatedChange,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.package_selector import (
     Selector,
@@ -37,13 +37,13 @@ class Allowed:
     held: frozenset[str] = frozenset()
 
 
-def refused(changes: Iterable[Change], allowed: Allowed) -> list[str]:
+def refused(changes: Iterable[SimulatedChange], allowed: Allowed) -> list[str]:
     """Describe the changes that are not allowed, each with the reason."""
     reasons = ((change, _reason(change, allowed)) for change in changes)
     return [f"{change} ({reason})" for change, reason in reasons if reason]
 
 
-def _reason(change: Change, allowed: Allowed) -> str | None:
+def _reason(change: SimulatedChange, allowed: Allowed) -> str | None:
     """Return why a change is not allowed, or None."""
     name = change.name
     if change.action != INSTALL and name in allowed.held:

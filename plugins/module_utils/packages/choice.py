@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     newest,
     satisfies,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 
 
 class TransactionError(Exception):
@@ -43,7 +43,7 @@ def is_version(item: Item, version: str, manager: str) -> bool:
     return not item.minimum or satisfies(version, item.minimum, manager)
 
 
-def simulate(items: list[Item], steps: Steps, backend: Backend, view: View) -> list[Change]:
+def simulate(items: list[Item], steps: Steps, backend: Backend, view: View) -> list[SimulatedChange]:
     """Decide the version of each item, set `steps.install`, and simulate the steps.
 
     The package manager chooses the version of an item without an exact one, because it knows priorities and pins. If
@@ -61,7 +61,7 @@ def simulate(items: list[Item], steps: Steps, backend: Backend, view: View) -> l
     if problems:
         raise TransactionError(" ".join(problems))
 
-    def run(exact: set[Item]) -> list[Change]:
+    def run(exact: set[Item]) -> list[SimulatedChange]:
         versions = {item: version or "" for item, version in found.items() if item in exact}
         steps.install = [item if item.file else Item(item.name, version=versions.get(item, "")) for item in items]
         return backend.simulate(steps, view) if steps.install or steps.remove or steps.purge else []

@@ -26,10 +26,10 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, owned, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import busy
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import ownership, record_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.ownership import Removal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.ownership import PackageRemoval
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 # One lock for all records, because the transactions of a host change the same packages. The file stays until the next
 # boot: a process that waits for a removed file would not exclude a process that creates the file again.
@@ -90,16 +90,16 @@ class Journal:
         """Return whether an interrupted run left a record that can be finished."""
         return bool(self.read()["pending"])
 
-    def planned(self) -> list[Change]:
+    def planned(self) -> list[SimulatedChange]:
         """Return the changes that the interrupted run planned."""
-        return [Change(*change) for change in self.read()["planned"]]
+        return [SimulatedChange(*change) for change in self.read()["planned"]]
 
-    def previous(self) -> list[File]:
+    def previous(self) -> list[RepositoryFile]:
         """Return the files in their state before the transaction. Files without content did not exist."""
         return [
-            File(path, None)
+            RepositoryFile(path, None)
             if former is None
-            else File(path, base64.b64decode(former["content"]), int(former["mode"], 8))
+            else RepositoryFile(path, base64.b64decode(former["content"]), int(former["mode"], 8))
             for path, former in self.read()["previous"].items()
         ]
 
@@ -118,7 +118,7 @@ class Journal:
 
     def removal(
         self, state: Mapping[str, Any], *, enabled: Mapping[str, str], without: Collection[str] = ()
-    ) -> Removal:
+    ) -> PackageRemoval:
         """Return what to remove. `state` are the installed packages, `enabled` the enabled streams by module.
 
         `without` are the paths of the records that leave in the same transaction.
@@ -137,8 +137,8 @@ class Journal:
         *,
         enabled: Mapping[str, str],
         requested: Iterable[str] = (),
-        planned: Iterable[Change] = (),
-        files: Iterable[File] = (),
+        planned: Iterable[SimulatedChange] = (),
+        files: Iterable[RepositoryFile] = (),
         repositories: Iterable[str] = (),
         keys: Iterable[str] = (),
         streams: Iterable[str] = (),
@@ -360,7 +360,7 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _difference(file: File, former: bytes) -> dict[str, str]:
+def _difference(file: RepositoryFile, former: bytes) -> dict[str, str]:
     """Return the change of a file of another owner as one of Ansible's diffs, with digests instead of logins."""
     before, after = (url_logins.sealed(_text(data)) for data in (former, file.content or b""))
     return {"after_header": file.path, "before": before, "after": after}
@@ -388,6 +388,8 @@ def _problem(content: Any) -> str | None:
         return "files lacks the text of a file"
     if not all(item is None or {"content", "mode"} <= {*item} for item in values["previous"].values()):
         return "previous lacks the content of a file"
-    if not all(isinstance(item, list) and len(item) == len(dataclasses.fields(Change)) for item in values["planned"]):
+    if not all(
+        isinstance(item, list) and len(item) == len(dataclasses.fields(SimulatedChange)) for item in values["planned"]
+    ):
         return "planned contains an incomplete change"
     return None

@@ -224,7 +224,7 @@ def access_files(host: Host, repository: dict | None, record: str) -> dict[str, 
     nvidia_driver stay unchanged for role cuda_toolkit. Role nvidia_driver does not remove a file that role cuda_toolkit
     may use.
     """
-    reached = repository_access.access(repository) if repository else repository_access.Access("")
+    reached = repository_access.access(repository) if repository else repository_access.RepositoryAccess("")
     files = {
         "apt": {
             APT_PROXY_FILE: _noted("//", repository_access.apt_proxy(reached)),

@@ -61,7 +61,7 @@ _VERSION = r"(:[a-z][a-z0-9]*)?(>?=.+|-(\d+:)?\d[^-\s]*\.[^-\s]*-\d[^-\s]*)?"
 
 
 @dataclasses.dataclass
-class Removal:
+class PackageRemoval:
     """What to remove so that nothing of a record remains."""
 
     # Installed packages: requested by name, installed with these, and those that either a transaction or the user
@@ -90,11 +90,11 @@ class Removal:
         return sorted({*self.requested, *self.dependencies, *self.uncertain})
 
 
-def together(removals: Iterable[Removal]) -> Removal:
+def together(removals: Iterable[PackageRemoval]) -> PackageRemoval:
     """Return what to remove for several records in one transaction."""
-    result = Removal()
+    result = PackageRemoval()
     for found in removals:
-        for field in dataclasses.fields(Removal):
+        for field in dataclasses.fields(PackageRemoval):
             known = getattr(result, field.name)
             known += [item for item in getattr(found, field.name) if item not in known]
     return result
@@ -249,7 +249,7 @@ def removal(
     *,
     enabled: Mapping[str, str],
     config_files: Iterable[str] = (),
-) -> Removal:
+) -> PackageRemoval:
     """Return what to remove. `enabled` are the enabled streams by module, `config_files` the packages not purged."""
     known, others = normalized(known), [normalized(other) for other in others]
     names = set(installed)
@@ -260,7 +260,7 @@ def removal(
     requested = members & {*known["requested"], *named(known["asked"], names - set(known["pending"]))}
     elsewhere = {path for other in others for path in other["written"]}
     theirs = {name for other in others for name in repositories_of(other)}
-    return Removal(
+    return PackageRemoval(
         requested=sorted(requested),
         dependencies=sorted((members & certain) - requested),
         uncertain=sorted(members - certain),

@@ -14,20 +14,20 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Backend, Steps, View
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import ownership, package_selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError, versions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.holds import VERSIONLOCK
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.ownership import Removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.ownership import PackageRemoval
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import (
-    Request,
-    Result,
+    TransactionRequest,
+    TransactionResult,
     leftover,
     prepare,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources, host_files, own_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 # The purge of these packages deletes the user's data: that of docker.io deletes /var/lib/docker with all volumes. They
 # are removed, and their configuration files stay. Source: prerm and postrm of docker.io 20.10.24+dfsg1-1 of Debian.
@@ -38,23 +38,23 @@ NEVER_PURGED = frozenset({"docker.io"})
 class RecordedRemoval:
     """A removal to rehearse: the request, the record, and the records that leave in the same transaction."""
 
-    request: Request
+    request: TransactionRequest
     journal: Journal
     together_with: tuple[Journal, ...] = ()
 
 
 def absent(
-    request: Request,
+    request: TransactionRequest,
     backend: Backend,
     journal: Journal,
     *,
     check_mode: bool = False,
     together_with: Iterable[Journal] = (),
-) -> Result:
+) -> TransactionResult:
     """Remove what the record lists, and the records in `together_with` with it. In check mode, only report it."""
     journals = _existing(journal, together_with)
     if not journals:
-        return Result()
+        return TransactionResult()
     unfinished = any(one.is_unfinished() for one in journals)
     if check_mode:
         with backend.as_repaired() as predicted:
@@ -80,14 +80,14 @@ def absent(
     return result
 
 
-def rehearse(removals: Iterable[RecordedRemoval], backend: Backend) -> list[Result]:
+def rehearse(removals: Iterable[RecordedRemoval], backend: Backend) -> list[TransactionResult]:
     """Simulate removals, one after the other. Each starts from the host that the previous ones leave."""
-    found: list[Result] = []
+    found: list[TransactionResult] = []
     leaving: list[str] = []
     with backend.as_repaired() as predicted:
         for one in removals:
             journals = _existing(one.journal, one.together_with)
-            result = _plan(one.request, predicted, journals, leaving)[0] if journals else Result()
+            result = _plan(one.request, predicted, journals, leaving)[0] if journals else TransactionResult()
             leaving += [change.name for change in result.changes if change.before and change.name not in leaving]
             found.append(result)
     return found
@@ -97,7 +97,7 @@ def _existing(journal: Journal, together_with: Iterable[Journal]) -> list[Journa
     return [one for one in (journal, *together_with) if one.exists()]
 
 
-def _remove_packages(result: Result, backend: Backend, journals: Sequence[Journal]) -> None:
+def _remove_packages(result: TransactionResult, backend: Backend, journals: Sequence[Journal]) -> None:
     # Also the locks of packages that an interrupted run did not install.
     holds = list(dict.fromkeys(name for journal in journals for name in journal.holds()))
     if holds:
@@ -129,8 +129,8 @@ def _hold_again(names: list[str], backend: Backend) -> None:
 
 
 def _plan(
-    request: Request, backend: Backend, journals: Sequence[Journal], leaving: Sequence[str] = ()
-) -> tuple[Result, Removal, list[File]]:
+    request: TransactionRequest, backend: Backend, journals: Sequence[Journal], leaving: Sequence[str] = ()
+) -> tuple[TransactionResult, PackageRemoval, list[RepositoryFile]]:
     """Return the result, what the records list, and the files to write or to remove.
 
     `leaving` are installed packages that earlier removals of a rehearsal remove.
@@ -158,13 +158,14 @@ def _plan(
     _check_others(gone, leaving, backend)
     # Package managers print no epoch that is 0.
     found = [(name, version.removeprefix("0:")) for name in gone for version in versions(f"{name}:any", state)]
-    result = Result([Change(name, REMOVE, version, None) for name, version in found])
-    result.changes += [Change(name, REMOVE) for name in removal.unpurged if name not in NEVER_PURGED]
+    result = TransactionResult([SimulatedChange(name, REMOVE, version, None) for name, version in found])
+    result.changes += [SimulatedChange(name, REMOVE) for name in removal.unpurged if name not in NEVER_PURGED]
     result.streams = [str(stream["module"]) for stream in removal.streams]
     result.released = removal.holds
     result.kept = sorted({*stay, *rest} - set(unneeded))
     files = host_files.outdated(
-        [*_restored(removal, journal), *(File(path, None) for path in _paths(removal, backend.name))], journal.root
+        [*_restored(removal, journal), *(RepositoryFile(path, None) for path in _paths(removal, backend.name))],
+        journal.root,
     )
     result.files = [host_files.diff(host_files.current(file.path, journal.root), file) for file in files]
     return result, removal, files
@@ -184,13 +185,13 @@ def _check_others(gone: list[str], leaving: Sequence[str], backend: Backend) -> 
         )
 
 
-def _stays(name: str, request: Request, state: dict[str, Any], removal: Removal) -> bool:
+def _stays(name: str, request: TransactionRequest, state: dict[str, Any], removal: PackageRemoval) -> bool:
     """Return whether a package stays because of `keep`, or because the user holds it."""
     is_held = name in state["held"] and name not in removal.holds
     return is_held or package_selector.is_selected(request.keep, name, *versions(f"{name}:any", state))
 
 
-def _paths(removal: Removal, manager: str) -> list[str]:
+def _paths(removal: PackageRemoval, manager: str) -> list[str]:
     """Return the files to remove, the entries of repositories before their keys."""
     # The roles do not record the files of their own repository.
     own = [name for name in removal.repositories if ownership.is_ours(name)]
@@ -198,9 +199,12 @@ def _paths(removal: Removal, manager: str) -> list[str]:
     return list(dict.fromkeys([*removal.files, *unrecorded]))
 
 
-def _restored(removal: Removal, journal: Journal) -> list[File]:
+def _restored(removal: PackageRemoval, journal: Journal) -> list[RepositoryFile]:
     """Return the former text of changed files of others, unless somebody has changed them since."""
     found = {item["path"]: host_files.current(item["path"], journal.root) for item in removal.restore}
     texts = {path: file.content.decode("utf-8", "surrogateescape") for path, file in found.items() if file.content}
     restored = apt_sources.restored(texts, removal.restore)
-    return [File(path, text.encode("utf-8", "surrogateescape"), found[path].mode) for path, text in restored.items()]
+    return [
+        RepositoryFile(path, text.encode("utf-8", "surrogateescape"), found[path].mode)
+        for path, text in restored.items()
+    ]

@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import remove_abandoned, workspace
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dnf_locks, installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Backend, Item, Steps, View
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     allowed_changes,
     choice,
@@ -30,14 +30,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.package_se
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import host_files, openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import Repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 # The names of files that configure repositories.
 _ENTRIES = (".list", ".sources", ".repo")
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class TransactionRequest:
     """The requested packages, holds and repositories. The options of module package_transaction describe the fields."""
 
     install: tuple[Item, ...] = ()
@@ -54,15 +54,15 @@ class Request:
     components: tuple[str, ...] = ()
     # dnf: `module:stream`.
     streams: tuple[str, ...] = ()
-    files: tuple[File, ...] = ()
+    files: tuple[RepositoryFile, ...] = ()
     lock_timeout: int = 60
 
 
 @dataclasses.dataclass
-class Result:
+class TransactionResult:
     """What changed, or would change in check mode."""
 
-    changes: list[Change] = dataclasses.field(default_factory=list)
+    changes: list[SimulatedChange] = dataclasses.field(default_factory=list)
     # Ansible's diffs of the written and removed files.
     files: list[dict[str, str]] = dataclasses.field(default_factory=list)
     streams: list[str] = dataclasses.field(default_factory=list)
@@ -80,13 +80,13 @@ class Result:
 
 
 @dataclasses.dataclass
-class Todo:
+class TransactionTodo:
     """The difference between the request and the host, found without the network."""
 
     missing: list[Item] = dataclasses.field(default_factory=list)
     remove: list[str] = dataclasses.field(default_factory=list)
     purge: list[str] = dataclasses.field(default_factory=list)
-    files: list[File] = dataclasses.field(default_factory=list)
+    files: list[RepositoryFile] = dataclasses.field(default_factory=list)
     # Those of them that belong to the requested repositories, such as logins.
     access: list[str] = dataclasses.field(default_factory=list)
     # Repositories whose key must be fetched before their files are known.
@@ -112,13 +112,15 @@ class Todo:
         return any(vars(self).values())
 
 
-def present(request: Request, backend: Backend, journal: Journal, *, check_mode: bool = False) -> Result:
+def present(
+    request: TransactionRequest, backend: Backend, journal: Journal, *, check_mode: bool = False
+) -> TransactionResult:
     """Make the requested changes. In check mode, only simulate them."""
     items = [backend.package_file(item.file) if item.file else item for item in request.install]
     request = dataclasses.replace(request, install=tuple(items))
     todo = plan(request, backend, journal)
     if not todo.acts:
-        return Result()
+        return TransactionResult()
     if check_mode:
         with backend.as_repaired() as repaired:
             predicted = plan(request, repaired, journal) if todo.broken else todo
@@ -168,7 +170,7 @@ class Question:
 
 
 def query(
-    request: Request, question: Question, backend: Backend, journal: Journal, *, is_real: bool = False
+    request: TransactionRequest, question: Question, backend: Backend, journal: Journal, *, is_real: bool = False
 ) -> dict[str, Any]:
     """Return the available `versions` of packages, the `streams` of modules, and the `dependencies` of packages.
 
@@ -194,10 +196,10 @@ def query(
 # --- plan ---------------------------------------------------------------------------------------------------------
 
 
-def plan(request: Request, backend: Backend, journal: Journal) -> Todo:
+def plan(request: TransactionRequest, backend: Backend, journal: Journal) -> TransactionTodo:
     """Compare the request with the host."""
     state = backend.installed()
-    todo = Todo(broken=backend.broken(), finish=journal.is_unfinished())
+    todo = TransactionTodo(broken=backend.broken(), finish=journal.is_unfinished())
     todo.missing = [item for item in request.install if not choice.is_satisfied(item, state, backend.name)]
     todo.remove = [name for name in request.remove if choice.versions(name, state)]
     todo.purge = [name for name in request.purge if choice.versions(name, state) or name in state["config_files"]]
@@ -238,19 +240,21 @@ def _is_selected(selectors: tuple[Selector, ...], name: str, state: dict[str, An
 class _Run:
     """A simulated transaction, whose changes are allowed."""
 
-    request: Request
-    todo: Todo
+    request: TransactionRequest
+    todo: TransactionTodo
     backend: Backend
     journal: Journal
     # The installed packages and holds before it.
     before: dict[str, Any]
     # The files to write, and the steps with exact versions.
-    files: list[File]
+    files: list[RepositoryFile]
     steps: Steps
-    result: Result = dataclasses.field(default_factory=Result)
+    result: TransactionResult = dataclasses.field(default_factory=TransactionResult)
 
 
-def _simulate(request: Request, todo: Todo, backend: Backend, journal: Journal, *, is_real: bool = False) -> _Run:
+def _simulate(
+    request: TransactionRequest, todo: TransactionTodo, backend: Backend, journal: Journal, *, is_real: bool = False
+) -> _Run:
     """Simulate the transaction in a private view. Fail if a change is not allowed.
 
     A real transaction keeps the metadata that the view fetched.
@@ -275,7 +279,7 @@ def _simulate(request: Request, todo: Todo, backend: Backend, journal: Journal, 
     return run
 
 
-def _needed(request: Request, manager: str) -> frozenset[str]:
+def _needed(request: TransactionRequest, manager: str) -> frozenset[str]:
     """Return the paths of the entries without which the transaction makes no sense.
 
     An entry of the distribution's archive that gets components is not one of them: its file can have others, too.
@@ -285,7 +289,7 @@ def _needed(request: Request, manager: str) -> frozenset[str]:
     return frozenset(paths | {file.path for file in request.files if file.content is not None})
 
 
-def _with_keys(todo: Todo, backend: Backend, journal: Journal) -> list[File]:
+def _with_keys(todo: TransactionTodo, backend: Backend, journal: Journal) -> list[RepositoryFile]:
     """Fetch the missing keys, and return all files to write."""
     files = [*todo.files]
     for repository in todo.without_key:
@@ -294,14 +298,14 @@ def _with_keys(todo: Todo, backend: Backend, journal: Journal) -> list[File]:
     return files
 
 
-def _written(journal: Journal, files: list[File]) -> list[File]:
+def _written(journal: Journal, files: list[RepositoryFile]) -> list[RepositoryFile]:
     """Return the files that an interrupted run wrote, except `files`. The package manager may not know their keys."""
     paths = {file.path for file in files}
     found = [host_files.current(file.path, journal.root) for file in journal.previous() if file.path not in paths]
     return [file for file in found if file.content is not None]
 
 
-def _judge(run: _Run, changes: list[Change]) -> None:
+def _judge(run: _Run, changes: list[SimulatedChange]) -> None:
     """Fail if a change is not allowed. Complete the result."""
     request, held = run.request, set(run.before["held"])
     coming = {change.name for change in changes if change.after}
@@ -344,7 +348,7 @@ def _judge(run: _Run, changes: list[Change]) -> None:
     run.result.released = sorted({*run.todo.release, *run.todo.stale_locks, *((moved - comes) & held)})
 
 
-def _other_versions(run: _Run, changes: list[Change]) -> list[str]:
+def _other_versions(run: _Run, changes: list[SimulatedChange]) -> list[str]:
     """Describe the requested packages that would get a version other than the requested ones.
 
     rpm installs several versions of a kernel's packages beside each other, so a package can be requested twice.
@@ -444,7 +448,7 @@ class _Interrupted:
     """The steps of an interrupted run that this run completes."""
 
     # Files that it wrote, but that the package manager may not know.
-    files: list[File] = dataclasses.field(default_factory=list)
+    files: list[RepositoryFile] = dataclasses.field(default_factory=list)
     # The holds that it released, and the packages whose locks it set without an installation.
     released: list[str] = dataclasses.field(default_factory=list)
     locks: list[str] = dataclasses.field(default_factory=list)

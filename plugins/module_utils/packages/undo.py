@@ -16,13 +16,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     View,
     newest,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import allowed_changes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal, JournalError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import host_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import RepositoryError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 # How a step of a transaction fails.
 FAILURES = (PackageManagerError, TransactionError, RepositoryError, JournalError, OSError)
@@ -38,7 +38,7 @@ class Begun:
     journal: Journal
     # The installed packages and holds before it.
     before: dict[str, Any]
-    changes: list[Change]
+    changes: list[SimulatedChange]
     # The enabled streams before it by module, and those to enable, as `module:stream`.
     enabled: dict[str, str]
     streams: list[str]
@@ -88,11 +88,11 @@ def undo(begun: Begun) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _is_complete(changes: list[Change], now: dict[str, Any]) -> bool:
+def _is_complete(changes: list[SimulatedChange], now: dict[str, Any]) -> bool:
     return bool(changes) and all(_is_done(change, now) for change in changes)
 
 
-def _is_done(change: Change, now: dict[str, Any]) -> bool:
+def _is_done(change: SimulatedChange, now: dict[str, Any]) -> bool:
     installed = [_version(copy) for copy in _copies(change.name, now)]
     if change.action == REMOVE:
         return not installed
@@ -114,7 +114,7 @@ def _version(copy: str) -> str:
 def _restore(begun: Begun, restored: list[str], lost: list[str]) -> None:
     missing = {*_missing(begun)}
     reason = _reinstall(begun)
-    files: list[File] = []
+    files: list[RepositoryFile] = []
     if not _remains(begun):
         files = _restore_files(begun, lost)
         former = [file for file in files if file.content is not None]
@@ -184,7 +184,7 @@ def _qualified(name: str, copy: str, begun: Begun) -> str:
     return f"{name}:{copy.partition(' ')[2]}" if is_one_of_several else name
 
 
-def _restore_files(begun: Begun, lost: list[str]) -> list[File]:
+def _restore_files(begun: Begun, lost: list[str]) -> list[RepositoryFile]:
     """Restore the files and streams. Return the restored files."""
     backend, journal = begun.backend, begun.journal
     # dnf knows a module only as long as its repository exists.

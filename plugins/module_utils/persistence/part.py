@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import ven
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, package_query, plan_of
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import PersistenceRequest
 
 
 def plan(context: Context, parts: Mapping[str, Part]) -> Part:
@@ -24,11 +24,13 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
             if vendors.nvidia_group(context.host)["gpus"]
             else "this host has no NVIDIA GPU, or all are assigned to virtual machines"
         )
-        return Part(plan=plain(persistence_plan.Plan(wanted=False, retries=0, reason=reason)), reasons=[reason])
+        return Part(
+            plan=plain(persistence_plan.PersistencePlan(wanted=False, retries=0, reason=reason)), reasons=[reason]
+        )
     driver = plan_of(parts, "nvidia_driver")
     installs = bool(driver.get("installs"))
     brought = driver["todo"]["transaction"]["install"] if installs else []
-    request = variables.read(Request, "nvidia_persistenced", context.values["nvidia_persistenced"])
+    request = variables.read(PersistenceRequest, "nvidia_persistenced", context.values["nvidia_persistenced"])
     result = persistence_plan.plan(
         after_driver(context.host, driver),
         request,
@@ -65,7 +67,7 @@ PART = Declaration(
     name="nvidia_persistenced",
     vendor="nvidia",
     plan=plan,
-    request=Request,
+    request=PersistenceRequest,
     reads=("nvidia_driver",),
     after=("nvidia_driver",),
     needs_facts=True,

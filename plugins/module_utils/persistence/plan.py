@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.in
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import Request
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import PersistenceRequest
 
 UNIT = "nvidia-persistenced.service"
 UNIT_FILE = owned.PERSISTENCED_UNIT
@@ -58,7 +58,7 @@ WantedBy=multi-user.target
 
 
 @dataclasses.dataclass
-class Plan:
+class PersistencePlan:
     """What the role does on a host, and why."""
 
     wanted: bool
@@ -88,20 +88,20 @@ class Plan:
 
 def plan(
     host: Host,
-    request: Request,
+    request: PersistenceRequest,
     packages: t.Mapping[str, list[str]],
     offered: t.Mapping[str, list[str]] | None = None,
     gpus_off: t.Collection[str] | None = None,
     *,
     driver_brings: t.Collection[str] = (),
-) -> Plan:
+) -> PersistencePlan:
     """Return the actions for this host, and the reason. `packages` names the daemon's packages by platform.
 
     `offered` has the available versions of the packages in `query`, once they are known. `gpus_off` names the GPUs
     whose persistence mode is off. `driver_brings` names packages that role nvidia_driver installs in the same run.
     """
     is_guest = host["os"].get("variant") == VARIANT
-    result = Plan(
+    result = PersistencePlan(
         wanted=bool(nvidia_group(host)["gpus"]) and not is_guest,
         retries=-(-request.timeout // QUERY_INTERVAL),
     )
@@ -140,14 +140,14 @@ def plan(
     return result
 
 
-def _is_enabled(service: dict[str, t.Any], result: Plan) -> bool:
+def _is_enabled(service: dict[str, t.Any], result: PersistencePlan) -> bool:
     """Return whether the unit is enabled. systemd cannot enable a user's own unit that has no [Install] section."""
     fragment = service.get("fragment_path")
     is_own = bool(fragment) and fragment not in _PACKAGE_UNITS and not result.files
     return service.get("unit_file_state") in ("enabled", *(("static", "generated", "indirect") if is_own else ()))
 
 
-def _changes(result: Plan, host: Host) -> list[str]:
+def _changes(result: PersistencePlan, host: Host) -> list[str]:
     files = [f"{'remove' if content is None else 'write'} {path}" for path, content in result.files.items()]
     starts = [verb for verb, wanted in (("enable", result.enable), ("start", result.start)) if wanted]
     restart = f" and restart {UNIT}" if nvidia_driver(host)["loaded"] else ""
@@ -183,7 +183,7 @@ def _branches(names: t.Iterable[str]) -> list[str]:
     return [match.group(1) for match in found if match]
 
 
-def _versions(host: Host, result: Plan, offered: t.Mapping[str, list[str]] | None) -> None:
+def _versions(host: Host, result: PersistencePlan, offered: t.Mapping[str, list[str]] | None) -> None:
     """Choose package versions that match the driver.
 
     If a host has the distribution's driver and NVIDIA's repository, the newest version does not match. On hosts with
@@ -222,7 +222,7 @@ def _matching(name: str, driver: str, versions: list[str]) -> str | None:
     return next(iter([*exact, *equal, *([] if name.startswith("lib") else same_branch)]), None)
 
 
-def _files(host: Host, service: dict[str, t.Any], result: Plan) -> dict[str, str | None]:
+def _files(host: Host, service: dict[str, t.Any], result: PersistencePlan) -> dict[str, str | None]:
     """Return the unit files to write, by path; None removes one that is no longer needed."""
     wanted: dict[str, str | None] = {}
     text = _packaged_unit(host, service)
@@ -295,7 +295,7 @@ def drop_in(unit: str, user: str | None = None) -> str | None:
     return _HEADER + "\n".join(lines) if lines else None
 
 
-def _reason(result: Plan, host: Host, service: dict[str, t.Any], brought: list[str]) -> str:
+def _reason(result: PersistencePlan, host: Host, service: dict[str, t.Any], brought: list[str]) -> str:
     if brought:
         return f"role nvidia_driver installs the daemon with the driver ({', '.join(brought)})"
     if not nvidia_driver(host)["loaded"]:

@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables impo
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class PersistenceRequest:
     """The variables of the role, without the prefix `nvidia_persistenced_`."""
 
     timeout: int = variable(30, minimum=1)

@@ -38,7 +38,7 @@ class StartError(Exception):
     """An engine did not start a container, or did not load an image. The message is the engine's."""
 
 
-class Docker:
+class ProofDocker:
     """Docker, through its API, because a host may have no client."""
 
     name = "docker"
@@ -175,7 +175,7 @@ class Command:
         return status, f"{stdout}\n{stderr}"
 
 
-class Podman(Command):
+class ProofPodman(Command):
     """Podman, through its command."""
 
     name = "podman"
@@ -215,7 +215,7 @@ class Podman(Command):
                 self._ask("podman", "rmi", name)
 
 
-class Containerd(Command):
+class ProofContainerd(Command):
     """containerd, through its client ctr, in a namespace of the proof."""
 
     name = "containerd"

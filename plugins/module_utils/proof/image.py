@@ -38,26 +38,26 @@ class ImageError(Exception):
     """The image cannot be built, with the reason."""
 
 
-class Entry(NamedTuple):
+class ArchiveEntry(NamedTuple):
     """A file or a symbolic link of the image. `source`: the file of the host. `target`: of a link."""
 
     source: str | None = None
     target: str | None = None
 
 
-def entries(paths: Iterable[str], root: str = "/") -> dict[str, Entry]:
+def entries(paths: Iterable[str], root: str = "/") -> dict[str, ArchiveEntry]:
     """Return the image's entries by path, for files of the host. Each link on the way to a file stays a link."""
-    found: dict[str, Entry] = {}
+    found: dict[str, ArchiveEntry] = {}
     for path in paths:
         _resolve(root, path, found)
     return found
 
 
-def _resolve(root: str, path: str, found: dict[str, Entry]) -> None:
+def _resolve(root: str, path: str, found: dict[str, ArchiveEntry]) -> None:
     rest, done = [part for part in path.split("/") if part], ""
     for _count in range(_MOST_LINKS * 10):
         if not rest:
-            found[done] = Entry(source=os.path.join(root, done))
+            found[done] = ArchiveEntry(source=os.path.join(root, done))
             return
         part = rest.pop(0)
         if part in (".", ".."):
@@ -67,7 +67,7 @@ def _resolve(root: str, path: str, found: dict[str, Entry]) -> None:
         full = os.path.join(root, done)
         if os.path.islink(full):
             target = os.readlink(full)
-            found[done] = Entry(target=target)
+            found[done] = ArchiveEntry(target=target)
             base = "" if target.startswith("/") else os.path.dirname(done)
             rest, done = [*(piece for piece in target.split("/") if piece), *rest], base
     raise ImageError(f"{path} has too many symbolic links")
@@ -118,7 +118,7 @@ def write(paths: Iterable[str], directory: str, machine: str, root: str = "/") -
     return path, name
 
 
-def _write_layer(path: str, found: dict[str, Entry]) -> None:
+def _write_layer(path: str, found: dict[str, ArchiveEntry]) -> None:
     parents = {parent for name in found for parent in _parents(name)} - set(found)
     with tarfile.open(path, "w") as archive:
         for name in sorted({*_DIRECTORIES, *parents} - set(found)):

@@ -20,7 +20,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import r
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import Host as IsolationHost
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import (
+    IsolationHost,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import engines as engine_states
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
@@ -28,7 +30,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import bundle, clients, image, roads
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.inside import MARK
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.prove import Client, Host, Image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.prove import Client, ProofHost, ProofImage
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import PATH as RUNTIME
 
 _NOT_INSTALLED = 127
@@ -48,7 +50,7 @@ def locked(path: str = LOCK) -> Iterator[None]:
         yield
 
 
-class Engines:
+class ProofEngines:
     """The engines of this host."""
 
     def __init__(self, run: Run) -> None:
@@ -58,9 +60,9 @@ class Engines:
             "podman": engine_states.Podman(run, "podman"),
         }
         self._clients: dict[str, Client] = {
-            "docker": clients.Docker(),
-            "podman": clients.Podman(run),
-            "containerd": clients.Containerd(run),
+            "docker": clients.ProofDocker(),
+            "podman": clients.ProofPodman(run),
+            "containerd": clients.ProofContainerd(run),
         }
 
     def client(self, name: str) -> Client:
@@ -102,7 +104,7 @@ class Engines:
         return EngineState(name, found[1], cdi_dirs=staleness.DIRECTORIES, runtimes=runtimes)
 
 
-def host(run: Run, python: str, directory: str, offer: Callable[[Client, Sequence[Unit]], roads.Offer]) -> Host:
+def host(run: Run, python: str, directory: str, offer: Callable[[Client, Sequence[Unit]], roads.Offer]) -> ProofHost:
     """Return this host. `python`: the interpreter of the module. `directory`: for the archive of the image."""
     text = bundle.program()
 
@@ -110,7 +112,7 @@ def host(run: Run, python: str, directory: str, offer: Callable[[Client, Sequenc
         status, stdout, stderr = run([python, *_PYTHON_FLAGS, "-c", text, *options])
         return status, f"{stdout}\n{stderr}"
 
-    def build() -> Image:
+    def build() -> ProofImage:
         status, output = run_program("--files")
         line = next((line for line in output.splitlines() if line.startswith(MARK)), None)
         if line is None:
@@ -120,9 +122,9 @@ def host(run: Run, python: str, directory: str, offer: Callable[[Client, Sequenc
             archive, name = image.write(image.with_loader_names(needed["paths"]), directory, os.uname().machine)
         except image.ImageError as error:
             raise image.ImageError(f"{needed['executable']} cannot be copied into an image: {error}") from error
-        return Image(name, (needed["executable"], *_PYTHON_FLAGS, "-c", text), archive)
+        return ProofImage(name, (needed["executable"], *_PYTHON_FLAGS, "-c", text), archive)
 
-    return Host(run_program, build, offer, text)
+    return ProofHost(run_program, build, offer, text)
 
 
 def record_text(path: str = owned.CONTAINER_PROOF_RECORD) -> str | None:

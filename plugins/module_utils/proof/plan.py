@@ -22,7 +22,7 @@ _UNITS = {"docker": "docker.service", "containerd": "containerd.service"}
 
 
 @dataclasses.dataclass
-class Plan:
+class ProofPlan:
     """The options of module gpu_container_proof, and why it runs. Without `changes`, the module does not run."""
 
     engines: list[str] = dataclasses.field(default_factory=list)
@@ -47,11 +47,11 @@ def engines(host: Host, installed: t.Container[str], planned: str | None) -> lis
     return [name for name in found if name != "containerd" or "docker" not in found]
 
 
-def plan(host: Host, names: list[str], image: str, isolations: list[str], *, upcoming: str | None) -> Plan:
+def plan(host: Host, names: list[str], image: str, isolations: list[str], *, upcoming: str | None) -> ProofPlan:
     """Plan the proof for these engines. `upcoming`: what the run changes before the proof, None for nothing."""
     key = record.key(host, names, image)
     reason = upcoming or record.reason(record.observed(host), key)
-    result = Plan(
+    result = ProofPlan(
         names, image, isolations, key, reason=reason or "nothing has changed since the last proof, which passed"
     )
     if reason:

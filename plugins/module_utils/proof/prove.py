@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import verdic
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.clients import StartError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.image import ImageError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.roads import Offer, Road
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.verdict import Seen, Verdict
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.verdict import ProofVerdict, Seen
 
 IMAGE_VARIABLE = "nvidia_container_toolkit_proof_image"
 _SKIP = "To run without the proof, use --skip-tags container_proof."
@@ -52,7 +52,7 @@ class Client(Protocol):
 
 
 @dataclass(frozen=True)
-class Image:
+class ProofImage:
     """An image, and the program to run in it. `archive`: of an image that the module has built."""
 
     name: str
@@ -61,23 +61,23 @@ class Image:
 
 
 @dataclass(frozen=True)
-class Host:
+class ProofHost:
     """The host of the proof. `run_program` runs the program on the host with options, and returns status and output.
 
     `build` builds the image on the host. `offer` returns the roads of an engine for these GPUs.
     """
 
     run_program: Callable[..., tuple[int, str]]
-    build: Callable[[], Image]
+    build: Callable[[], ProofImage]
     offer: Callable[[Client, Sequence[Unit]], Offer]
     program: str
 
 
 @dataclass
-class Result:
+class ProofResult:
     """The roads with their results, and why the proof failed, as sentences. It passed if there are none."""
 
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[ProofVerdict] = field(default_factory=list)
     # Why an engine does not offer a road, by "engine isolation".
     obstacles: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -97,12 +97,12 @@ class Result:
         ]
 
 
-def prove(clients: Sequence[Client], host: Host, image: str, isolations: Sequence[str]) -> Result:
+def prove(clients: Sequence[Client], host: ProofHost, image: str, isolations: Sequence[str]) -> ProofResult:
     """Prove all roads of the engines.
 
     `image`: the user's, for the engines that have it, or empty. `isolations`: those that one road must prove.
     """
-    result = Result()
+    result = ProofResult()
     expected = verdict.read(*host.run_program("--no-cuda"))
     if expected.error or not expected.uuids():
         reason = expected.error or "NVML shows no GPU and no MIG device that a container can use"
@@ -116,7 +116,7 @@ def prove(clients: Sequence[Client], host: Host, image: str, isolations: Sequenc
             of_host.append(verdict.read(*host.run_program()).cuda)
         return of_host[0]
 
-    built: list[Image] = []
+    built: list[ProofImage] = []
     owners = [client.name for client in clients if _takes(client, image) and client.has_image(image)]
     without: list[str] = []
     for client in clients:
@@ -146,11 +146,11 @@ def _takes(client: Client, image: str) -> bool:
     return bool(image) and client.name != "containerd"
 
 
-def _users(image: str, host: Host) -> Image:
-    return Image(image, ("sh", "-c", SCRIPT, host.program))
+def _users(image: str, host: ProofHost) -> ProofImage:
+    return ProofImage(image, ("sh", "-c", SCRIPT, host.program))
 
 
-def _built(client: Client, host: Host, built: list[Image]) -> Image:
+def _built(client: Client, host: ProofHost, built: list[ProofImage]) -> ProofImage:
     if not built:
         built.append(host.build())
     found = built[0]
@@ -163,8 +163,8 @@ def _built(client: Client, host: Host, built: list[Image]) -> Image:
 
 
 def _verdict(
-    client: Client, road: Road, image: Image, expected: Seen, host_cuda: Callable[[], Mapping[str, Any] | None]
-) -> Verdict:
+    client: Client, road: Road, image: ProofImage, expected: Seen, host_cuda: Callable[[], Mapping[str, Any] | None]
+) -> ProofVerdict:
     try:
         status, output = client.run(road, image.name, image.argv)
     except StartError as error:
@@ -193,7 +193,7 @@ def _no_users_image(engines: Sequence[str], image: str) -> list[str]:
     ]
 
 
-def _missing(result: Result, isolations: Sequence[str]) -> list[str]:
+def _missing(result: ProofResult, isolations: Sequence[str]) -> list[str]:
     """Return why the host does not offer what it must offer."""
     if not result.verdicts and not result.problems:
         reasons = "; ".join(f"{name}: {text}" for name, text in result.obstacles.items()) or "no engine is running"

@@ -29,7 +29,7 @@ _OPAQUE = {
 _TITLES = {"driver": "the driver", "toolkit": "NVIDIA's container toolkit", "image": "the image", "gpus": "the GPUs"}
 
 
-class Record(t.NamedTuple):
+class ProofRecord(t.NamedTuple):
     """The last proof. `passed`: None if it was interrupted. `problems`: why it failed, as sentences."""
 
     key: dict[str, str]
@@ -70,26 +70,26 @@ def _engine(host: Host, name: str) -> str:
     return ", ".join(parts)
 
 
-def read(text: str | None) -> Record | None:
+def read(text: str | None) -> ProofRecord | None:
     """Read the record, None if there is none. A damaged record counts as none, because a proof writes it anew."""
     try:
         found = json.loads(text or "")
-        return Record(dict(found["key"]), found["passed"], list(found["problems"]), list(found["roads"]))
+        return ProofRecord(dict(found["key"]), found["passed"], list(found["problems"]), list(found["roads"]))
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def dump(record: Record) -> str:
+def dump(record: ProofRecord) -> str:
     """Return the text of a record."""
     return json.dumps(record._asdict(), indent=1, sort_keys=True) + "\n"
 
 
-def observed(host: Host) -> Record | None:
+def observed(host: Host) -> ProofRecord | None:
     """Return the record of a host."""
     return read(observed_files.content(host, owned.CONTAINER_PROOF_RECORD))
 
 
-def reason(record: Record | None, current: t.Mapping[str, str], *, with_image: bool = True) -> str | None:
+def reason(record: ProofRecord | None, current: t.Mapping[str, str], *, with_image: bool = True) -> str | None:
     """Return why the host needs a proof, or None if the record is current and the proof passed."""
     if record is None:
         return "no proof has run yet"
@@ -100,7 +100,7 @@ def reason(record: Record | None, current: t.Mapping[str, str], *, with_image: b
     return changed(record, current, with_image=with_image)
 
 
-def changed(record: Record, current: t.Mapping[str, str], *, with_image: bool = True) -> str | None:
+def changed(record: ProofRecord, current: t.Mapping[str, str], *, with_image: bool = True) -> str | None:
     """Return what has changed since the proof, or None."""
     texts = []
     for name in sorted({*record.key, *current}):

@@ -25,7 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import risks
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.capabilities import DEFAULT_CAPABILITIES
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import (
-    Host,
+    IsolationHost,
     find_obstacle,
     stale_device_reason,
 )
@@ -97,7 +97,9 @@ class Offer:
     obstacles: dict[str, str]
 
 
-def offered(engine: EngineState, host: Host, units: Sequence[Unit], has_volume: Callable[[str], bool]) -> Offer:
+def offered(
+    engine: EngineState, host: IsolationHost, units: Sequence[Unit], has_volume: Callable[[str], bool]
+) -> Offer:
     """Return the roads of an engine. `has_volume`: whether the engine knows a volume by this name."""
     roads, obstacles = [], {}
     for isolation in ISOLATIONS:
@@ -110,7 +112,7 @@ def offered(engine: EngineState, host: Host, units: Sequence[Unit], has_volume: 
 
 
 def _obstacle(
-    isolation: str, engine: EngineState, host: Host, units: Sequence[Unit], has_volume: Callable[[str], bool]
+    isolation: str, engine: EngineState, host: IsolationHost, units: Sequence[Unit], has_volume: Callable[[str], bool]
 ) -> str | None:
     if isolation == VOLUME and engine.name == "containerd":
         return "containerd has no volumes"
@@ -128,7 +130,7 @@ def _obstacle(
     return risks.selinux_risk(isolation, engine, host, {})
 
 
-def _road(isolation: str, engine: EngineState, host: Host, units: Sequence[Unit]) -> Road:
+def _road(isolation: str, engine: EngineState, host: IsolationHost, units: Sequence[Unit]) -> Road:
     if isolation == DEVICE_REQUESTS:
         return Road(engine.name, isolation, gpus=True)
     # One mount instead of many: the program of the proof gets LD_LIBRARY_PATH.

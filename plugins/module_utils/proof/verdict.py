@@ -71,7 +71,7 @@ def read(status: int, output: str) -> Seen:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ProofVerdict:
     """The result of a road. `problem`: why the proof failed, as sentences. `cuda`: passed, or why it was not probed."""
 
     road: Road
@@ -80,7 +80,7 @@ class Verdict:
     problem: str | None = None
 
 
-def judge(road: Road, expected: Seen, seen: Seen, host_cuda: Callable[[], Mapping[str, Any] | None]) -> Verdict:
+def judge(road: Road, expected: Seen, seen: Seen, host_cuda: Callable[[], Mapping[str, Any] | None]) -> ProofVerdict:
     """Compare what a container sees with what the host has.
 
     `host_cuda` checks CUDA on the host. It is called only if CUDA fails in the container.
@@ -91,31 +91,33 @@ def judge(road: Road, expected: Seen, seen: Seen, host_cuda: Callable[[], Mappin
         empty = {gpu["uuid"] for gpu in expected.gpus if gpu["mig"] == []}
         uuids = [uuid for uuid in uuids if uuid not in empty]
     if seen.error:
-        return Verdict(road, uuids, NOT_PROBED, _problem(road, f"fails: {seen.error}", wanted, uuids))
+        return ProofVerdict(road, uuids, NOT_PROBED, _problem(road, f"fails: {seen.error}", wanted, uuids))
     if uuids != wanted:
-        return Verdict(road, uuids, NOT_PROBED, _problem(road, "does not see the same GPUs as the host", wanted, uuids))
+        return ProofVerdict(
+            road, uuids, NOT_PROBED, _problem(road, "does not see the same GPUs as the host", wanted, uuids)
+        )
     if seen.by_smi:
-        return Verdict(road, uuids, f"{NOT_PROBED}: the image has no Python")
+        return ProofVerdict(road, uuids, f"{NOT_PROBED}: the image has no Python")
     if seen.cuda is None or seen.cuda["passed"]:
-        return Verdict(road, uuids, PASSED if seen.cuda else f"{NOT_PROBED}: no GPU can compute")
+        return ProofVerdict(road, uuids, PASSED if seen.cuda else f"{NOT_PROBED}: no GPU can compute")
     if _is_busy(seen.cuda):
-        return Verdict(road, uuids, f"{NOT_PROBED}: other programs use the GPUs ({seen.cuda['error']})")
+        return ProofVerdict(road, uuids, f"{NOT_PROBED}: other programs use the GPUs ({seen.cuda['error']})")
     of_host = host_cuda()
     if of_host is not None and of_host["missing"]:
-        return Verdict(road, uuids, f"{NOT_PROBED}: the host has no usable libcuda ({of_host['error']})")
+        return ProofVerdict(road, uuids, f"{NOT_PROBED}: the host has no usable libcuda ({of_host['error']})")
     if of_host is not None and {*of_host["codes"]} == {*seen.cuda["codes"]} == {NO_DEVICE}:
         # On a simulated host, the real libcuda finds no device. NVML shows the GPUs in the container as on the host.
-        return Verdict(road, uuids, f"{NOT_PROBED}: CUDA finds no device on the host, either")
+        return ProofVerdict(road, uuids, f"{NOT_PROBED}: CUDA finds no device on the host, either")
     text = f"sees the GPUs but cannot compute: {seen.cuda['error'].rstrip('.')}"
     if of_host is not None and not of_host["passed"]:
         reason = of_host["error"].rstrip(".")
-        return Verdict(road, uuids, NOT_PROBED, f"CUDA also fails on the host: {reason}. A container {text}.")
-    return Verdict(road, uuids, NOT_PROBED, _problem(road, text, wanted, uuids))
+        return ProofVerdict(road, uuids, NOT_PROBED, f"CUDA also fails on the host: {reason}. A container {text}.")
+    return ProofVerdict(road, uuids, NOT_PROBED, _problem(road, text, wanted, uuids))
 
 
-def failed_start(road: Road, reason: str, expected: Seen) -> Verdict:
+def failed_start(road: Road, reason: str, expected: Seen) -> ProofVerdict:
     """Return the result of a container that the engine did not start."""
-    return Verdict(road, [], NOT_PROBED, _problem(road, f"does not start: {reason}", expected.uuids(), []))
+    return ProofVerdict(road, [], NOT_PROBED, _problem(road, f"does not start: {reason}", expected.uuids(), []))
 
 
 def _is_busy(cuda: Mapping[str, Any]) -> bool:

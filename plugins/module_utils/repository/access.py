@@ -23,7 +23,7 @@ _PORTS = {"http": 80, "https": 443}
 _DNF_LOGIN = re.compile(r"^[ \t]*(?:proxy_)?(?:username|password)[ \t]*=.*\n?", re.MULTILINE)
 
 
-class Access(NamedTuple):
+class RepositoryAccess(NamedTuple):
     """How a repository is reached. Empty values stand for no proxy and no login."""
 
     url: str
@@ -34,9 +34,9 @@ class Access(NamedTuple):
     proxy_password: str = ""
 
 
-def access(repository: Mapping[str, Any]) -> Access:
+def access(repository: Mapping[str, Any]) -> RepositoryAccess:
     """Return how a repository is reached from its description."""
-    return Access(*(repository.get(name) or "" for name in Access._fields))
+    return RepositoryAccess(*(repository.get(name) or "" for name in RepositoryAccess._fields))
 
 
 # --- the variables of a role --------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def with_login(url: str, username: str, password: str) -> str:
 # --- the files of the package managers ----------------------------------------------------------------------------
 
 
-def apt_proxy(reached: Access) -> str:
+def apt_proxy(reached: RepositoryAccess) -> str:
     """Return apt's configuration of the proxy, or an empty text."""
     name = urlsplit(reached.url).hostname
     # A mirror on the host itself needs no proxy.
@@ -125,7 +125,7 @@ def apt_proxy(reached: Access) -> str:
     return "".join(f'Acquire::{scheme}::Proxy::{name} "{reached.proxy}";\n' for scheme in ("http", "https"))
 
 
-def apt_logins(reached: Access) -> str:
+def apt_logins(reached: RepositoryAccess) -> str:
     """Return the logins for a file in /etc/apt/auth.conf.d, or an empty text.
 
     Without the scheme, apt would use a login only for https.
@@ -143,7 +143,7 @@ def _machine(url: str) -> str:
     return url.rstrip("/").replace("[", "").replace("]", "")
 
 
-def dnf_lines(reached: Access) -> list[str]:
+def dnf_lines(reached: RepositoryAccess) -> list[str]:
     """Return the lines of an entry for dnf."""
     options = {
         "baseurl": reached.url,
@@ -156,12 +156,12 @@ def dnf_lines(reached: Access) -> list[str]:
     return [f"{name}={value}" for name, value in options.items() if value]
 
 
-def zypper_logins(reached: Access) -> str:
+def zypper_logins(reached: RepositoryAccess) -> str:
     """Return the login of the repository for a file in /etc/zypp/credentials.d, or an empty text."""
     return f"username = {reached.username}\npassword = {reached.password}\n" if reached.username else ""
 
 
-def zypper_lines(reached: Access, credentials: str) -> list[str]:
+def zypper_lines(reached: RepositoryAccess, credentials: str) -> list[str]:
     """Return the lines of an entry for zypper. `credentials` is the path or the name of the file with the login.
 
     zypper reads the proxy's login only from the URL, but shows no `proxypass`. It unquotes this login twice.

@@ -103,7 +103,7 @@ class Repository:
     replaces: tuple[str, ...] = ()
 
     @property
-    def access(self) -> repository_access.Access:
+    def access(self) -> repository_access.RepositoryAccess:
         """How the repository is reached."""
         return repository_access.access(dataclasses.asdict(self))
 

@@ -65,7 +65,7 @@ class SourceFailures:
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class SourceVerdict:
     """The error, or an empty text, and the warnings for the repositories that are not necessary."""
 
     error: str
@@ -74,7 +74,7 @@ class Verdict:
 
 def judge(
     failed: Collection[FailedSource], needed: Collection[str], offered_by: Mapping[str, Collection[str]]
-) -> Verdict:
+) -> SourceVerdict:
     """Return what failed repositories mean for a transaction.
 
     `needed` has the names of the repositories that the transaction adds or needs. `offered_by` has the names of the
@@ -91,7 +91,7 @@ def judge(
         warnings.append(_warning(one, packages))
         if packages:
             errors.append(f"The package repository {one}. As far as known, no other repository offers {packages}.")
-    return Verdict(" ".join(errors), warnings)
+    return SourceVerdict(" ".join(errors), warnings)
 
 
 def _warning(one: FailedSource, packages: str) -> str:

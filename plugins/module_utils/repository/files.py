@@ -17,12 +17,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     openpgp_subkeys,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import Repository, RepositoryError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 _HEADER = "Written by Ansible collection gpufleet.hosts."
 
 
-def files(repository: Repository, manager: str, key: bytes) -> list[File]:
+def files(repository: Repository, manager: str, key: bytes) -> list[RepositoryFile]:
     """Return the files of a repository. Files without a use have no content and must not exist.
 
     The entry is last, so that its key and its logins exist before it.
@@ -30,32 +30,32 @@ def files(repository: Repository, manager: str, key: bytes) -> list[File]:
     return [*_key_files(repository, manager, key), *without_key(repository, manager)]
 
 
-def without_key(repository: Repository, manager: str) -> list[File]:
+def without_key(repository: Repository, manager: str) -> list[RepositoryFile]:
     """Return the files of a repository besides its key and the note of the key. The entry is last."""
     return [
         *_access_files(repository, manager),
-        *(File(path, None) for path in repository.replaces),
+        *(RepositoryFile(path, None) for path in repository.replaces),
         _entry(repository, manager),
     ]
 
 
-def _key_files(repository: Repository, manager: str, key: bytes) -> list[File]:
+def _key_files(repository: Repository, manager: str, key: bytes) -> list[RepositoryFile]:
     path = owned.repository_key(repository.name, manager)
     data = openpgp.binary(key) if manager == "apt" else openpgp.armored(key)
     note = key_trust.note(data, repository.trust)
-    return [File(path, data), File(key_trust.note_path(path), note.encode() if note else None)]
+    return [RepositoryFile(path, data), RepositoryFile(key_trust.note_path(path), note.encode() if note else None)]
 
 
-def _access_files(repository: Repository, manager: str) -> list[File]:
+def _access_files(repository: Repository, manager: str) -> list[RepositoryFile]:
     name, reached = repository.name, repository.access
     if manager == "apt":
         return [
-            File(owned.apt_proxy(name), _noted("//", repository_access.apt_proxy(reached))),
-            File(owned.apt_login(name), _noted("#", repository_access.apt_logins(reached)), 0o600),
-            File(owned.apt_preferences(name), _noted("#", _apt_priority(repository))),
+            RepositoryFile(owned.apt_proxy(name), _noted("//", repository_access.apt_proxy(reached))),
+            RepositoryFile(owned.apt_login(name), _noted("#", repository_access.apt_logins(reached)), 0o600),
+            RepositoryFile(owned.apt_preferences(name), _noted("#", _apt_priority(repository))),
         ]
     if manager == "zypper":
-        return [File(owned.zypper_login(name), _noted("#", repository_access.zypper_logins(reached)), 0o600)]
+        return [RepositoryFile(owned.zypper_login(name), _noted("#", repository_access.zypper_logins(reached)), 0o600)]
     return []
 
 
@@ -71,10 +71,10 @@ def _apt_priority(repository: Repository) -> str:
     return f'Package: *\nPin: origin "{server}"\nPin-Priority: {repository.priority}\n'
 
 
-def _entry(repository: Repository, manager: str) -> File:
+def _entry(repository: Repository, manager: str) -> RepositoryFile:
     lines, secret = {"apt": _apt_lines, "dnf": _dnf_lines, "zypper": _zypper_lines}[manager](repository)
     content = "\n".join([f"# {_HEADER}", *lines, ""]).encode()
-    return File(owned.repository_entry(repository.name, manager), content, 0o600 if secret else 0o644)
+    return RepositoryFile(owned.repository_entry(repository.name, manager), content, 0o600 if secret else 0o644)
 
 
 def _apt_lines(repository: Repository) -> tuple[list[str], bool]:

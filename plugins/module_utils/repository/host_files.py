@@ -19,7 +19,7 @@ _LOGIN_DIRECTORIES = {os.path.dirname(path("x")) for path in (owned.apt_login, o
 
 
 @dataclasses.dataclass(frozen=True)
-class File:
+class RepositoryFile:
     """A file to write or, with `content` None, to remove. A file with a login has the mode 0600."""
 
     path: str
@@ -27,30 +27,30 @@ class File:
     mode: int = 0o644
 
 
-def current(path: str, root: str = "/") -> File:
+def current(path: str, root: str = "/") -> RepositoryFile:
     """Return a file of the host with its mode. The content is None if it does not exist."""
     try:
         with open(_below(root, path), "rb") as handle:
-            return File(path, handle.read(), stat.S_IMODE(os.fstat(handle.fileno()).st_mode))
+            return RepositoryFile(path, handle.read(), stat.S_IMODE(os.fstat(handle.fileno()).st_mode))
     except FileNotFoundError:
-        return File(path, None)
+        return RepositoryFile(path, None)
     except OSError as error:
         raise _failure("read", path, error) from error
 
 
-def outdated(wanted: list[File], root: str = "/") -> list[File]:
+def outdated(wanted: list[RepositoryFile], root: str = "/") -> list[RepositoryFile]:
     """Return the files whose content or mode on the host differs, once for each path."""
     by_path = {file.path: file for file in wanted}
     return [file for file in by_path.values() if _differs(file, root)]
 
 
-def _differs(file: File, root: str) -> bool:
+def _differs(file: RepositoryFile, root: str) -> bool:
     if file.content is None:
         return os.path.lexists(_below(root, file.path))
     return current(file.path, root) != file
 
 
-def diff(before: File, file: File) -> dict[str, str]:
+def diff(before: RepositoryFile, file: RepositoryFile) -> dict[str, str]:
     """Return an entry of Ansible's diff, without logins. Digests replace them, and fingerprints replace keys."""
     is_secret = not all(one.mode & 0o044 for one in (before, file) if one.content is not None)
     return {
@@ -82,7 +82,7 @@ def _is_valid(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def write(file: File, root: str = "/") -> bytes | None:
+def write(file: RepositoryFile, root: str = "/") -> bytes | None:
     """Write or remove a file, and return its previous content. None: it did not exist.
 
     A reader never sees a part of the file. For a symlink, its target is written, but the symlink itself is removed.

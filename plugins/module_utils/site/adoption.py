@@ -41,9 +41,9 @@ def result(
     not_held = image.not_held(host, toolkit=is_kept and request.hold) if adoption.parts else []
     installs_plugin = site_plan.installs_versionlock(host, parts)
     hold = not_held if holds.can_hold(host) or installs_plugin else []
-    plans = {name: report.Part(part.changes, part.reasons) for name, part in parts.items()}
+    plans = {name: report.AdoptionPart(part.changes, part.reasons) for name, part in parts.items()}
     if changes_before is not None:
-        plans = {item["part"]: report.Part(item["changes"], item["reasons"]) for item in changes_before}
+        plans = {item["part"]: report.AdoptionPart(item["changes"], item["reasons"]) for item in changes_before}
     found = report.build(
         host,
         adoption,

@@ -18,8 +18,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     reload_settings,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver_disruptions
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def present(
     host: Host,
-    request: Request,
+    request: DriverRequest,
     values: Mapping[str, Any],
     platform: dict | None,
     *,
@@ -97,14 +97,14 @@ def present(
     }
 
 
-def _build_command(host: Host, result: Plan) -> str | None:
+def _build_command(host: Host, result: DriverPlan) -> str | None:
     """Return the command that builds the module of the kernel that boots next, for the advice in messages."""
     if result.module_build != "dkms":
         return None
     return " ".join(dkms.commands(host, result, [host["kernel"]["next_boot"]])[0])
 
 
-def _next_loaded(host: Host, request: Request, result: Plan, installs: bool, reboots: bool) -> str | None:
+def _next_loaded(host: Host, request: DriverRequest, result: DriverPlan, installs: bool, reboots: bool) -> str | None:
     """Return the driver version that will be loaded after the role."""
     driver = nvidia_driver(host)
     if request.activate and installs:
@@ -115,7 +115,9 @@ def _next_loaded(host: Host, request: Request, result: Plan, installs: bool, reb
     return (driver["on_disk_next"] if reboots else None) or driver["loaded"]
 
 
-def _changes(result: Plan, decision: dict[str, Any], installs: bool, has_old_record: bool, verifies: bool) -> list[str]:
+def _changes(
+    result: DriverPlan, decision: dict[str, Any], installs: bool, has_old_record: bool, verifies: bool
+) -> list[str]:
     has_work = result.acts and not result.errors
     changes = list(result.summary) if has_work else []
     # A new driver and reloaded modules lead to another decision.
@@ -128,7 +130,7 @@ def _changes(result: Plan, decision: dict[str, Any], installs: bool, has_old_rec
     return changes
 
 
-def _query(result: Plan, request: Request) -> dict[str, Any] | None:
+def _query(result: DriverPlan, request: DriverRequest) -> dict[str, Any] | None:
     todo = result.todo
     if not todo.query:
         return None

@@ -21,8 +21,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
     Disruption,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _KERNEL = ("linux-image", "kernel-default-", "kernel-core", "kernel-uek", "kerne
 
 
 def of_present(
-    host: Host, request: Request, result: Plan, decision: Mapping[str, Any], *, is_controller: bool
+    host: Host, request: DriverRequest, result: DriverPlan, decision: Mapping[str, Any], *, is_controller: bool
 ) -> list[Disruption]:
     """Return what the run interrupts to install or activate the driver. `decision`: that of reboot.decision."""
     if result.errors:
@@ -57,7 +57,7 @@ def of_present(
     return found
 
 
-def _allowed(predicted: Disruption, request: Request, is_controller: bool) -> Disruption:
+def _allowed(predicted: Disruption, request: DriverRequest, is_controller: bool) -> Disruption:
     """Return a predicted reboot as the policy and the host allow it. One that may be needed stays in this state."""
     by = "the role, because this host is the Ansible controller" if is_controller else ""
     if request.reboot_policy != "when_required":
@@ -69,7 +69,7 @@ def _allowed(predicted: Disruption, request: Request, is_controller: bool) -> Di
     return dataclasses.replace(predicted, state=FORBIDDEN, forbidden_by=by)
 
 
-def _predicted_reboot(host: Host, request: Request, result: Plan) -> Disruption | None:
+def _predicted_reboot(host: Host, request: DriverRequest, result: DriverPlan) -> Disruption | None:
     """Return the reboot after the installation of a driver, or None if the host needs none."""
     for name in ("nouveau", "nova_core"):
         bound = host["foreign_drivers"][name]["bound"]

@@ -53,7 +53,7 @@ PART = Declaration(
     name="nvidia_driver",
     vendor="nvidia",
     plan=plan,
-    request=driver_request.Request,
+    request=driver_request.DriverRequest,
     read=driver_request.read,
     reports=True,
 )

@@ -48,7 +48,7 @@ def judge(
     *,
     requires_engine: bool = True,
     proof: dict[str, t.Any] | None = None,
-    toolkit: toolkit_request.Request | None = None,
+    toolkit: toolkit_request.ToolkitRequest | None = None,
 ) -> dict[str, list[str]]:
     """Return `problems`, which prevent GPU work now or after the next reboot, and `notes`. Both are full sentences.
 
@@ -69,7 +69,7 @@ def judge(
         problems += assigned_gpus.problems(host, facts)
         problems += _failed_proof(host, proof)
         problems += registered_runtimes.missing(host)
-        problems += offered.missing(host, facts, toolkit or toolkit_request.Request())
+        problems += offered.missing(host, facts, toolkit or toolkit_request.ToolkitRequest())
         notes += cdi_health.notes(host, facts)
         notes += _old_proof(host) if proof is None else []
     problems += vendor_health.problems(host)
@@ -89,7 +89,7 @@ def judge(
         notes.append(_no_gpus(host))
     notes += _excluded(host)
     notes += _unknown_licenses(facts)
-    notes += leftovers.notes(host, migrates=(toolkit or toolkit_request.Request()).migrate)
+    notes += leftovers.notes(host, migrates=(toolkit or toolkit_request.ToolkitRequest()).migrate)
     notes += registered_runtimes.foreign(host) if nvidia_group(host)["gpus"] else []
     notes += _narrow_links(facts, pcie_width)
     notes += _notes(host, facts)
@@ -246,7 +246,7 @@ def _old_proof(host: Host) -> list[str]:
     ]
 
 
-def _key(host: Host, last: proof_record.Record) -> dict[str, str]:
+def _key(host: Host, last: proof_record.ProofRecord) -> dict[str, str]:
     return proof_record.key(host, [name for name in _UNITS if name in last.key], "")
 
 

@@ -25,7 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     registered_runtimes,
     wrapper_file,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import ToolkitRequest
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -34,7 +34,7 @@ _SITE = "Run playbook gpufleet.hosts.site"
 _WITH_DEVICE = "so containers with --device nvidia.com/gpu=all do not start"
 
 
-def missing(host: Host, facts: t.Mapping[str, t.Any], toolkit: Request) -> list[str]:
+def missing(host: Host, facts: t.Mapping[str, t.Any], toolkit: ToolkitRequest) -> list[str]:
     """Return what is missing on a host with GPUs and a loaded driver, as problems.
 
     `toolkit`: the variables of role nvidia_container_toolkit.
@@ -70,7 +70,7 @@ def _boot_modules(host: Host) -> list[str]:
     return [f"{owned.MODULES_LOAD} is missing, so nvidia_uvm is not loaded at the next boot. {_SITE}"]
 
 
-def _runtimes(host: Host, engines: t.Mapping[str, str | None], toolkit: Request) -> list[str]:
+def _runtimes(host: Host, engines: t.Mapping[str, str | None], toolkit: ToolkitRequest) -> list[str]:
     registered, found = registered_runtimes.by_engine(host), []
     if "docker" in engines and not host["docker_daemon_json"]["error"] and "docker" not in registered:
         found.append(
@@ -89,7 +89,7 @@ def _runtimes(host: Host, engines: t.Mapping[str, str | None], toolkit: Request)
 
 
 def _cdi(
-    host: Host, facts: t.Mapping[str, t.Any], version: str | None, toolkit: Request, *, is_managed: bool
+    host: Host, facts: t.Mapping[str, t.Any], version: str | None, toolkit: ToolkitRequest, *, is_managed: bool
 ) -> list[str]:
     driver = nvidia_driver(host)["loaded"]
     waits = cdi_refresh.waits(host, facts, driver)

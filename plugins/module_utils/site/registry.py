@@ -39,9 +39,9 @@ BY_NAME = {one.name: one for one in DECLARATIONS}
 PARTS = tuple(BY_NAME)
 # The dataclass of each role's variables. The roles around those of the parts are no parts of playbook `site`.
 REQUESTS: dict[str, type] = {
-    "observe": observe_request.Request,
+    "observe": observe_request.ObserveRequest,
     **{one.name: one.request for one in DECLARATIONS if one.request},
-    "cuda_toolkit": cuda_request.Request,
+    "cuda_toolkit": cuda_request.CudaRequest,
     "gpu_slurm_node": slurm_request.SlurmNodeRequest,
     "gpu_kubernetes_node": kubernetes_request.KubernetesNodeRequest,
 }

@@ -64,7 +64,7 @@ _TITLES = {bool: "true or false", str: "text", list: "a list of strings"}
 
 
 @dataclasses.dataclass
-class Change:
+class ConfigChange:
     """The new text of the file and of the record. None: the file must not exist."""
 
     text: str | None
@@ -111,7 +111,7 @@ def plan(
     record: str | None,
     config: t.Mapping[str, t.Any],
     record_path: str = owned.CONTAINER_TOOLKIT_CONFIG_RECORD,
-) -> Change:
+) -> ConfigChange:
     """Return the change of a file. `config` has all keys of the role. Raise TomlError if the file cannot be changed.
 
     A key that the role no longer has gets its former lines back, unless somebody has edited its value.
@@ -135,14 +135,14 @@ def plan(
         changed.append(name)
     made = known["made"] or text is None
     content = {"keys": dict(sorted(keys.items())), "tables": sorted(tables), "made": made}
-    return Change(
+    return ConfigChange(
         text=None if made and not keys and not new.strip() else new,
         record=f"{json.dumps(content, indent=2)}\n" if keys else None,
         keys=sorted(changed),
     )
 
 
-def observed(host: Host, config: t.Mapping[str, t.Any], oci_runtime: str | None = None) -> Change:
+def observed(host: Host, config: t.Mapping[str, t.Any], oci_runtime: str | None = None) -> ConfigChange:
     """Return the change on an observed host.
 
     `oci_runtime`: the path of an OCI runtime that NVIDIA's runtime must also try, unless `config` has its own list.

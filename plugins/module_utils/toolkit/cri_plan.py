@@ -40,7 +40,7 @@ _NEVER = "container_engine_restart_policy is never"
 
 
 @dataclasses.dataclass
-class File:
+class CriFile:
     """A file to write. `content` is None: to remove it. `former`: its text before, None if it does not exist."""
 
     path: str
@@ -50,7 +50,7 @@ class File:
 
 
 @dataclasses.dataclass
-class Change:
+class CriChange:
     """The files of one engine in the order of the steps, and what then applies them.
 
     `action`: restarted or reloaded, as state of the unit, None if nothing has to apply the files. `marker`: when the
@@ -58,17 +58,17 @@ class Change:
     """
 
     unit: str
-    files: list[File] = dataclasses.field(default_factory=list)
+    files: list[CriFile] = dataclasses.field(default_factory=list)
     action: str | None = None
     marker: int | None = None
     marker_file: str | None = None
 
 
 @dataclasses.dataclass
-class Plan:
+class CriPlan:
     """The changes by engine. `later`: an engine that this run installs is yet to be planned."""
 
-    engines: list[Change] = dataclasses.field(default_factory=list)
+    engines: list[CriChange] = dataclasses.field(default_factory=list)
     later: bool = False
     changes: list[str] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
@@ -76,12 +76,12 @@ class Plan:
     disruptions: list[Disruption] = dataclasses.field(default_factory=list)
 
 
-def plan(host: Host, engines: t.Mapping[str, str | None], *, default_runtime: bool, restart_policy: str) -> Plan:
+def plan(host: Host, engines: t.Mapping[str, str | None], *, default_runtime: bool, restart_policy: str) -> CriPlan:
     """Return the registration. `engines`: the versions of the engines that are installed or will be.
 
     Docker's containerd does not need the runtime. Its CRI is only for Kubernetes.
     """
-    result = Plan()
+    result = CriPlan()
     used = [name for name in ("containerd", "crio") if name in engines]
     if "docker" in engines and not coexistence.kubernetes(host):
         used = [name for name in used if name != "containerd"]
@@ -125,7 +125,7 @@ def _unpackaged(host: Host) -> str:
     )
 
 
-def _containerd(result: Plan, host: Host, version: str, *, default_runtime: bool, restart_policy: str) -> None:
+def _containerd(result: CriPlan, host: Host, version: str, *, default_runtime: bool, restart_policy: str) -> None:
     seen, texts = host["cri_files"], host["cri_files"]["containerd"]
     root = texts.get(ROOT_FILE)
     imported = {path: text for path, text in texts.items() if path != ROOT_FILE}
@@ -162,7 +162,7 @@ def _containerd(result: Plan, host: Host, version: str, *, default_runtime: bool
     _add(result, "containerd", change, restart_policy)
 
 
-def _crio(result: Plan, host: Host, version: str, *, default_runtime: bool, restart_policy: str) -> None:
+def _crio(result: CriPlan, host: Host, version: str, *, default_runtime: bool, restart_policy: str) -> None:
     try:
         texts, programs = _crio_texts(host), registered_runtimes.programs(host)
         drop_in, _oci_runtime = cri_runtime.crio(texts, default_runtime=default_runtime, programs=programs)
@@ -200,7 +200,7 @@ def oci_runtime(host: Host, engines: t.Collection[str], *, default_runtime: bool
         return None
 
 
-def _add(result: Plan, title: str, change: Change, restart_policy: str) -> None:
+def _add(result: CriPlan, title: str, change: CriChange, restart_policy: str) -> None:
     if not change.files and not change.action:
         return
     restart = Disruption(
@@ -220,9 +220,9 @@ def _add(result: Plan, title: str, change: Change, restart_policy: str) -> None:
     result.changes += [f"{change.action.removesuffix('ed')} {change.unit}"] if change.action else []
 
 
-def _change(host: Host, unit: str, files: list[File], action: str) -> Change:
+def _change(host: Host, unit: str, files: list[CriFile], action: str) -> CriChange:
     """Return the change without the files that are as they must be."""
-    result = Change(unit, [file for file in files if file.content != file.former])
+    result = CriChange(unit, [file for file in files if file.content != file.former])
     service = host["services"].get(unit) or {}
     if service.get("active_state") != "active":
         return result
@@ -234,7 +234,7 @@ def _change(host: Host, unit: str, files: list[File], action: str) -> Change:
     return result
 
 
-def _root_files(host: Host, wanted: t.Mapping[str, t.Any], *, is_imported: bool) -> list[File]:
+def _root_files(host: Host, wanted: t.Mapping[str, t.Any], *, is_imported: bool) -> list[CriFile]:
     """Return containerd's root file with the wanted keys, and the record of what they replaced."""
     seen = host["cri_files"]
     text = seen["containerd"].get(ROOT_FILE)
@@ -249,18 +249,18 @@ def _root_files(host: Host, wanted: t.Mapping[str, t.Any], *, is_imported: bool)
         new = None
     if new != text and ROOT_FILE in seen["masked"]:
         raise TomlError("it contains logins, which the role does not read. Change its key imports by hand")
-    files = [_file(host, _RECORD, change.record), File(ROOT_FILE, new, text, seen["mode"] or "0644")]
+    files = [_file(host, _RECORD, change.record), CriFile(ROOT_FILE, new, text, seen["mode"] or "0644")]
     return files if wanted else files[::-1]
 
 
-def _file(host: Host, path: str, content: str | None) -> File:
+def _file(host: Host, path: str, content: str | None) -> CriFile:
     texts = {**host["cri_files"]["containerd"], **host["cri_files"]["crio"]}
-    return File(path, content, texts.get(path, observed_files.content(host, path)))
+    return CriFile(path, content, texts.get(path, observed_files.content(host, path)))
 
 
-def removal(host: Host, restart_policy: str) -> Plan:
+def removal(host: Host, restart_policy: str) -> CriPlan:
     """Return the removal of the registration."""
-    result = Plan()
+    result = CriPlan()
     files = [_file(host, owned.CONTAINERD_DROP_IN, None)]
     try:
         if files[0].former is not None or observed_files.content(host, _RECORD) is not None:

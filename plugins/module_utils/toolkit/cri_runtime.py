@@ -54,7 +54,7 @@ _SPECIFICATIONS = {
 
 
 @dataclasses.dataclass
-class Registration:
+class CriRegistration:
     """The text of the drop-in, None without one, and the keys to set in the root file.
 
     `merges`: whether containerd merges the tables of imported files. Reasons and problems are sentences. With a
@@ -96,13 +96,13 @@ def containerd(
     default_runtime: bool = False,
     existing: t.Collection[str] = (),
     programs: t.Collection[str] = (),
-) -> Registration:
+) -> CriRegistration:
     """Return the registration of the runtime in containerd.
 
     `root_text`: the text of its root file, None if the file does not exist. `imported`: the texts of imported files by
     path, in the order in which containerd reads them. `programs`: the existing programs that the files name.
     """
-    result = Registration()
+    result = CriRegistration()
     try:
         _containerd(
             result,
@@ -121,7 +121,7 @@ def containerd(
 
 
 def _containerd(
-    result: Registration,
+    result: CriRegistration,
     version: str,
     root_text: str | None,
     imported: dict[str, str],
@@ -174,7 +174,7 @@ def _containerd(
 
 
 def _check_order(
-    result: Registration, trees: t.Mapping[str, dict[str, t.Any]], table: str, *, default_runtime: bool
+    result: CriRegistration, trees: t.Mapping[str, dict[str, t.Any]], table: str, *, default_runtime: bool
 ) -> None:
     """Find files with a table of CRI that containerd reads after the drop-in, so that the drop-in has no effect."""
     order = _load_order(trees)
@@ -191,7 +191,7 @@ def _check_order(
 
 
 def _config_version(
-    result: Registration, version: str, root_text: str | None, root: dict[str, t.Any], *, merges: bool
+    result: CriRegistration, version: str, root_text: str | None, root: dict[str, t.Any], *, merges: bool
 ) -> int | None:
     """Return the version of the configuration. A missing file gets one, and a file without a version has version 1."""
     number = root.get("version", (3 if merges else 2) if root_text is None or not root else 1)

@@ -44,7 +44,7 @@ _NVIDIA = DockerRuntime(MANAGER, NAME, PATH)
 
 
 @dataclasses.dataclass
-class Registration:
+class DockerRegistration:
     """The options of a role in daemon.json, and their changes as imperative texts."""
 
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
@@ -56,9 +56,9 @@ class Registration:
     config: dict[str, t.Any] = dataclasses.field(default_factory=dict)
 
 
-def plan(host: Host, runtime: DockerRuntime = _NVIDIA, *, default_runtime: bool) -> Registration:
+def plan(host: Host, runtime: DockerRuntime = _NVIDIA, *, default_runtime: bool) -> DockerRegistration:
     """Return the registration. A runtime that somebody else registered for the same program stays as it is."""
-    result = Registration()
+    result = DockerRegistration()
     if host["docker_daemon_json"].get("error"):
         result.problems.append(str(host["docker_daemon_json"]["error"]))
         return result

@@ -35,7 +35,7 @@ class KubernetesNodePlan:
     unit: str | None = None
     socket: str | None = None
     generated: str | None = None
-    engines: list[cri_plan.Change] = dataclasses.field(default_factory=list)
+    engines: list[cri_plan.CriChange] = dataclasses.field(default_factory=list)
     checks: bool = False
     changes: list[str] = dataclasses.field(default_factory=list)
     disruptions: list[str] = dataclasses.field(default_factory=list)
@@ -86,7 +86,7 @@ def _removal(
     return _checked(host, result)
 
 
-def _take(result: KubernetesNodePlan, found: cri_plan.Plan, reasons: list[str]) -> None:
+def _take(result: KubernetesNodePlan, found: cri_plan.CriPlan, reasons: list[str]) -> None:
     result.engines += found.engines
     result.changes += found.changes
     result.problems += found.problems

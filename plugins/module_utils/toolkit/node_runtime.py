@@ -48,7 +48,7 @@ def plan(
     has_runtime: bool,
     default_runtime: bool,
     restart_policy: str,
-) -> cri_plan.Plan:
+) -> cri_plan.CriPlan:
     """Return the registration on a node.
 
     `engines`: the versions of the engines that are installed or will be. `has_runtime`: NVIDIA's program is installed,
@@ -56,9 +56,9 @@ def plan(
     """
     place = placement(node, "nvidia")
     if place.kind == NONE:
-        return cri_plan.Plan(reasons=[place.reason])
+        return cri_plan.CriPlan(reasons=[place.reason])
     if not has_runtime:
-        return cri_plan.Plan(
+        return cri_plan.CriPlan(
             problems=[
                 f"{PATH} is not installed, so runtime {NAME} cannot be registered in {node.title}. Run role "
                 "nvidia_container_toolkit first, or in the same run."
@@ -67,7 +67,7 @@ def plan(
     if place.kind == ENGINE:
         policy = "never" if restart_policy == "never" else "when_safe"
         return cri_plan.plan(host, engines, default_runtime=default_runtime, restart_policy=policy)
-    result = cri_plan.Plan()
+    result = cri_plan.CriPlan()
     try:
         if place.kind == DROP_IN:
             _k0s(result, host, place, default_runtime=default_runtime)
@@ -78,14 +78,14 @@ def plan(
     return result
 
 
-def removal(host: Host, node: KubernetesNode | None, restart_policy: str) -> cri_plan.Plan:
+def removal(host: Host, node: KubernetesNode | None, restart_policy: str) -> cri_plan.CriPlan:
     """Return the removal of our files of all distributions, also of one that has been uninstalled."""
-    result = cri_plan.Plan()
+    result = cri_plan.CriPlan()
     texts = host["cri_files"]["nodes"]
     for path in (paths.K0S_DROP_IN, *paths.SETTINGS.values()):
         if path in texts:
             unit = node.unit if node and placement(node, "nvidia").path == path else ""
-            change = cri_plan.Change(unit, [cri_plan.File(path, None, texts[path])])
+            change = cri_plan.CriChange(unit, [cri_plan.CriFile(path, None, texts[path])])
             is_settings = path != paths.K0S_DROP_IN
             if is_settings and node and node.is_running and _may_restart(unit, restart_policy):
                 change.action = "restarted"
@@ -98,7 +98,7 @@ def removal(host: Host, node: KubernetesNode | None, restart_policy: str) -> cri
     return result
 
 
-def _k0s(result: cri_plan.Plan, host: Host, place: RuntimePlacement, *, default_runtime: bool) -> None:
+def _k0s(result: cri_plan.CriPlan, host: Host, place: RuntimePlacement, *, default_runtime: bool) -> None:
     texts = host["cri_files"]["nodes"]
     root, mine = texts.get(paths.K0S_ROOT), texts.get(paths.K0S_DROP_IN)
     if root is None:
@@ -126,7 +126,7 @@ def _k0s(result: cri_plan.Plan, host: Host, place: RuntimePlacement, *, default_
     table = {"runtimes": {NAME: runtime}, **({"default_runtime_name": NAME} if default_runtime else {})}
     text = HEADER + toml_text.document({"version": number, "plugins": {_TABLES[number]: {"containerd": table}}})
     if text != mine:
-        result.engines.append(cri_plan.Change("", [cri_plan.File(paths.K0S_DROP_IN, text, mine)]))
+        result.engines.append(cri_plan.CriChange("", [cri_plan.CriFile(paths.K0S_DROP_IN, text, mine)]))
         result.changes.append(f"write {paths.K0S_DROP_IN}")
         # k0s watches the directory.
         reason = "k0s restarts it when a drop-in changes; running containers stay"
@@ -134,7 +134,7 @@ def _k0s(result: cri_plan.Plan, host: Host, place: RuntimePlacement, *, default_
 
 
 def _rancher(
-    result: cri_plan.Plan,
+    result: cri_plan.CriPlan,
     host: Host,
     node: KubernetesNode,
     place: RuntimePlacement,
@@ -146,7 +146,7 @@ def _rancher(
     texts = host["cri_files"]["nodes"]
     path, mine = str(place.path), texts.get(str(place.path))
     wanted = f"{HEADER}default-runtime: {NAME}\n" if default_runtime else None
-    files = [cri_plan.File(path, wanted, mine)] if wanted != mine else []
+    files = [cri_plan.CriFile(path, wanted, mine)] if wanted != mine else []
     generated = texts.get(paths.GENERATED[node.distribution])
     is_found = generated is not None and registered_program(toml_text.parse(generated), NAME) is not None
     if generated is None and node.is_running:
@@ -163,7 +163,7 @@ def _rancher(
     needs_restart = bool(files) or (generated is not None and not is_found and not result.reasons)
     if not needs_restart:
         return
-    change = cri_plan.Change(node.unit, files)
+    change = cri_plan.CriChange(node.unit, files)
     result.changes += [f"{'remove' if file.content is None else 'write'} {file.path}" for file in files]
     if node.is_running:
         _restart(result, change, node, place, restart_policy)
@@ -172,7 +172,11 @@ def _rancher(
 
 
 def _restart(
-    result: cri_plan.Plan, change: cri_plan.Change, node: KubernetesNode, place: RuntimePlacement, restart_policy: str
+    result: cri_plan.CriPlan,
+    change: cri_plan.CriChange,
+    node: KubernetesNode,
+    place: RuntimePlacement,
+    restart_policy: str,
 ) -> None:
     reason = f"{node.title} finds runtime {NAME} only when it starts; interrupts {place.stops}; running containers stay"
     restart = Disruption(ENGINE_RESTART, reason, target=node.unit)

@@ -22,7 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import repo
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import Request
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import ToolkitRequest
 
 # The packages that NVIDIA builds and publishes together. The toolkit requires the exact versions of the base and of the
 # tools since 1.18.0: NVIDIA/nvidia-container-toolkit, packaging/debian/control and packaging/rpm/SPECS (d34b304).
@@ -37,7 +37,7 @@ _ROLE = "nvidia_container_toolkit"
 
 
 @dataclasses.dataclass
-class Transaction:
+class ToolkitTransaction:
     """The options of module package_transaction that depend on the host."""
 
     install: list[str] = dataclasses.field(default_factory=list)
@@ -51,7 +51,7 @@ class Transaction:
 
 
 @dataclasses.dataclass
-class Packages:
+class ToolkitPackages:
     """The plan of the packages. `transaction` and `query` are None if there is nothing to do or to ask."""
 
     # The source of the packages that this run installs, None if it installs none.
@@ -59,7 +59,7 @@ class Packages:
     # The version before the role, and after it. None: not installed, and not known before the query.
     installed: str | None = None
     version: str | None = None
-    transaction: Transaction | None = None
+    transaction: ToolkitTransaction | None = None
     query: dict[str, t.Any] | None = None
     problems: list[str] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
@@ -70,7 +70,7 @@ class _Case:
     """What the plan of one host depends on."""
 
     host: Host
-    request: Request
+    request: ToolkitRequest
     # The data of the platform, None if the role cannot install the toolkit there.
     platform: dict[str, t.Any] | None
     found: dict[str, str]
@@ -93,11 +93,11 @@ def version_of(found: t.Mapping[str, str]) -> str | None:
 
 
 def plan(
-    host: Host, request: Request, platforms: dict[str, t.Any], versions: t.Mapping[str, list[str]] | None
-) -> Packages:
+    host: Host, request: ToolkitRequest, platforms: dict[str, t.Any], versions: t.Mapping[str, list[str]] | None
+) -> ToolkitPackages:
     """Return the plan. `versions` has the available versions by package, or None before the query."""
     case = _Case(host, request, platforms.get(host["os"]["key"] or ""), found_on(host), versions)
-    result, work = Packages(), Transaction()
+    result, work = ToolkitPackages(), ToolkitTransaction()
     result.installed = result.version = version_of(case.found)
     # A newer 1.19.x may suit a request for 1.19.
     may_suit = not request.version or _fits(vulnerabilities.FLOOR, request.version)
@@ -179,7 +179,7 @@ def _own(host: Host) -> bool:
 # --- the installation -------------------------------------------------------------------------------------------------
 
 
-def _install(case: _Case, result: Packages, work: Transaction, wrong: str) -> None:
+def _install(case: _Case, result: ToolkitPackages, work: ToolkitTransaction, wrong: str) -> None:
     host = case.host
     recorded = packages_record.read(host, owned.CONTAINER_TOOLKIT_RECORD)["holds"]
     foreign = [name for name in case.found if name in host["held_packages"] and name not in recorded]
@@ -205,7 +205,7 @@ def _install(case: _Case, result: Packages, work: Transaction, wrong: str) -> No
         work.install = [f"{name}={version}" for name, version in chosen.items()]
 
 
-def _choose_source(case: _Case, result: Packages, work: Transaction) -> None:
+def _choose_source(case: _Case, result: ToolkitPackages, work: ToolkitTransaction) -> None:
     """Choose the source, and plan its repository."""
     platform, request, host = case.platform, case.request, case.host
     definition = repository.define(host, request) if platform is not None else None
@@ -232,7 +232,7 @@ def _choose_source(case: _Case, result: Packages, work: Transaction) -> None:
     _pin(case, work, definition)
 
 
-def _refresh_repository(case: _Case, work: Transaction) -> None:
+def _refresh_repository(case: _Case, work: ToolkitTransaction) -> None:
     """Plan changed settings of the role's own repository."""
     definition = repository.define(case.host, case.request) if case.platform is not None else None
     if definition and own_repository.is_present(case.host, repository.NAME):
@@ -240,7 +240,7 @@ def _refresh_repository(case: _Case, work: Transaction) -> None:
         _pin(case, work, definition)
 
 
-def _pin(case: _Case, work: Transaction, definition: dict[str, t.Any]) -> None:
+def _pin(case: _Case, work: ToolkitTransaction, definition: dict[str, t.Any]) -> None:
     """Plan apt's preference. With dnf and zypper, the definition has a priority."""
     if case.host["apt"] is None:
         return
@@ -249,7 +249,7 @@ def _pin(case: _Case, work: Transaction, definition: dict[str, t.Any]) -> None:
         work.files = [{"path": path, "state": "present", "content": content}]
 
 
-def _choose(case: _Case, result: Packages) -> dict[str, str] | None:
+def _choose(case: _Case, result: ToolkitPackages) -> dict[str, str] | None:
     """Return the versions to install: the newest suitable one that all packages have. Else add a problem."""
     available, request = case.versions or {}, case.request
     main = available[UNIT[0]]
@@ -288,7 +288,7 @@ def _build(available: list[str], version: str) -> str | None:
     return next((item for item in available if item.rpartition(":")[2] == number), None)
 
 
-def _place(case: _Case, result: Packages) -> str:
+def _place(case: _Case, result: ToolkitPackages) -> str:
     if result.source == "distribution":
         return case.name
     files = repository.others(case.host)
@@ -301,7 +301,7 @@ def _place(case: _Case, result: Packages) -> str:
 # --- holds ------------------------------------------------------------------------------------------------------------
 
 
-def _holds(case: _Case, work: Transaction) -> None:
+def _holds(case: _Case, work: ToolkitTransaction) -> None:
     host, held = case.host, case.host["held_packages"]
     if not case.request.hold:
         recorded = packages_record.read(host, owned.CONTAINER_TOOLKIT_RECORD)["holds"]

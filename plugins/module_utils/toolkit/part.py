@@ -86,7 +86,9 @@ def _idle_toolkit(host: Host, reason: str) -> Part:
     return of_role("nvidia_container_toolkit", idle) if idle.acts else Part(reasons=[reason])
 
 
-def engine_versions(host: Host, engine: engine_request.Request, planned: Mapping[str, Any]) -> dict[str, str | None]:
+def engine_versions(
+    host: Host, engine: engine_request.EngineRequest, planned: Mapping[str, Any]
+) -> dict[str, str | None]:
     """Return the versions of the engines that are installed or that the plan of part container_engine installs."""
     seen: Mapping[str, Any] = host["engines"]
     found = {name: seen[name]["version"] for name in ENGINES if seen[name]["package"]}
@@ -103,7 +105,7 @@ PART = Declaration(
     name="nvidia_container_toolkit",
     vendor="nvidia",
     plan=plan,
-    request=toolkit_request.Request,
+    request=toolkit_request.ToolkitRequest,
     read=toolkit_request.read,
     reads=("nvidia_driver", "container_engine"),
     needs_facts=True,

@@ -33,11 +33,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text i
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import Request
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import ToolkitRequest
 
 
 @dataclasses.dataclass
-class Plan:
+class ToolkitPlan:
     """What the role does on a host, and why.
 
     `version`: the toolkit after the role, None if it is not known yet. `transaction`: the options of module
@@ -49,14 +49,14 @@ class Plan:
     version: str | None = None
     source: str | None = None
     packages: list[str] = dataclasses.field(default_factory=list)
-    transaction: package_plan.Transaction | None = None
+    transaction: package_plan.ToolkitTransaction | None = None
     query: dict[str, t.Any] | None = None
     adds_hook: bool = False
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     config_needed: bool = False
     restart: list[str] = dataclasses.field(default_factory=list)
     # The change of the toolkit's own configuration. None: it stays.
-    config: config_file.Change | None = None
+    config: config_file.ConfigChange | None = None
     # The units that keep the CDI specification up to date.
     cdi: cdi_refresh.Refresh = dataclasses.field(default_factory=cdi_refresh.Refresh)
     # The program that keeps it up to date if no unit of the toolkit does.
@@ -64,7 +64,7 @@ class Plan:
     # The program nvidia-docker.
     wrapper: wrapper_file.WrapperFile = dataclasses.field(default_factory=wrapper_file.WrapperFile)
     # The runtime in containerd and CRI-O.
-    cri: cri_plan.Plan = dataclasses.field(default_factory=cri_plan.Plan)
+    cri: cri_plan.CriPlan = dataclasses.field(default_factory=cri_plan.CriPlan)
     # What removes the rest of nvidia-docker 1 and 2.
     migration: migration_plan.Migration = dataclasses.field(default_factory=migration_plan.Migration)
     problems: list[str] = dataclasses.field(default_factory=list)
@@ -77,7 +77,7 @@ class Plan:
 
 def plan(
     host: Host,
-    request: Request,
+    request: ToolkitRequest,
     platforms: dict[str, t.Any],
     versions: t.Mapping[str, list[str]] | None = None,
     *,
@@ -88,7 +88,7 @@ def plan(
     cdi_changed: t.Collection[str] = (),
     restart_policy: str = "when_safe",
     cdi_program: t.Callable[[], str | None] = lambda: None,
-) -> Plan:
+) -> ToolkitPlan:
     """Plan what the role does on this host, and why.
 
     `versions` is None before the query of the repositories. `engines`: the versions of the engines that are installed
@@ -96,7 +96,7 @@ def plan(
     change in this run. `cdi_waits` and `cdi_changed`: see `cdi_refresh`. `restart_policy`: that of role
     container_engine. `cdi_program` returns the digest of the program of own_cdi, or None.
     """
-    result = Plan()
+    result = ToolkitPlan()
     if request.migrate:
         result.migration = migration_plan.plan(host, remove_containers=request.migrate_remove_containers)
         host = migration_plan.after(host, result.migration)
@@ -183,22 +183,22 @@ def plan(
 
 
 def _with_old_packages(
-    packages: package_plan.Packages, migration: migration_plan.Migration
-) -> package_plan.Transaction | None:
+    packages: package_plan.ToolkitPackages, migration: migration_plan.Migration
+) -> package_plan.ToolkitTransaction | None:
     """Add what the migration removes in the transaction. The query must not read old repositories, either."""
     files = [{"path": path, "state": "absent"} for path in migration.files]
     if packages.query and files:
         packages.query = {**packages.query, "files": files}
     work = packages.transaction
     if migration.purge or files:
-        work = work or package_plan.Transaction(keep=list(driver_membership.SELECTORS))
+        work = work or package_plan.ToolkitTransaction(keep=list(driver_membership.SELECTORS))
         work.purge, work.files = list(migration.purge), [*work.files, *files]
     return work
 
 
 def without_toolkit(
     host: Host,
-    request: Request,
+    request: ToolkitRequest,
     *,
     engines: t.Mapping[str, str | None],
     driver: str | None = None,
@@ -206,9 +206,9 @@ def without_toolkit(
     cdi_waits: str | None = None,
     cdi_changed: t.Collection[str] = (),
     cdi_program: t.Callable[[], str | None] = lambda: None,
-) -> Plan:
+) -> ToolkitPlan:
     """Plan a host on which the role manages no toolkit, as `plan` does."""
-    result = Plan()
+    result = ToolkitPlan()
     if compatibility.CDI in request.isolations:
         result.problems = compatibility.problems(
             None, None, coexistence.for_containers(host, engines), [compatibility.CDI]
@@ -238,9 +238,9 @@ def without_toolkit(
     return result
 
 
-def idle(host: Host, reason: str) -> Plan:
+def idle(host: Host, reason: str) -> ToolkitPlan:
     """Plan a host on which the role has nothing to do, as `plan` does. A program that it wrote earlier is removed."""
-    result = Plan(reason=reason)
+    result = ToolkitPlan(reason=reason)
     _wrapper(result, host, (), wanted=False)
     result.acts = bool(result.changes)
     if result.acts and host["uid"] != 0:
@@ -248,7 +248,7 @@ def idle(host: Host, reason: str) -> Plan:
     return result
 
 
-def _wrapper(result: Plan, host: Host, engines: t.Collection[str], *, wanted: bool) -> list[str]:
+def _wrapper(result: ToolkitPlan, host: Host, engines: t.Collection[str], *, wanted: bool) -> list[str]:
     """Plan the program nvidia-docker, and return the reasons."""
     result.wrapper = wrapper_file.plan(host, engines, wanted=wanted)
     result.changes += result.wrapper.changes
@@ -256,7 +256,7 @@ def _wrapper(result: Plan, host: Host, engines: t.Collection[str], *, wanted: bo
     return result.wrapper.reasons
 
 
-def _config(result: Plan, host: Host, request: Request, oci_runtime: str | None) -> None:
+def _config(result: ToolkitPlan, host: Host, request: ToolkitRequest, oci_runtime: str | None) -> None:
     """Plan the keys of config.toml. `oci_runtime`: see `config_file.observed`."""
     wrong = config_file.value_problems(request.config)
     result.problems += [f"nvidia_container_toolkit_config: {text}" for text in wrong]
@@ -272,7 +272,7 @@ def _config(result: Plan, host: Host, request: Request, oci_runtime: str | None)
         result.changes.append(f"change {', '.join(change.keys)} in {config_file.PATH}")
 
 
-def _package_changes(work: package_plan.Transaction | None) -> list[str]:
+def _package_changes(work: package_plan.ToolkitTransaction | None) -> list[str]:
     if work is None:
         return []
     parts = (

@@ -51,7 +51,7 @@ _PROOF = "remove the image and the record of the proof in a container"
 
 
 @dataclasses.dataclass
-class Removal:
+class ToolkitRemoval:
     """What the role removes. `packages` must not stay. `files`: what the programs of the packages wrote.
 
     `revokes`: the role has options in daemon.json. `options`: the options to keep, always empty. `restart`: what
@@ -73,22 +73,22 @@ class Removal:
     # Drop-ins for units of the packages.
     drop_ins: list[str] = dataclasses.field(default_factory=list)
     # The change of the configuration of a toolkit that stays.
-    config: config_file.Change | None = None
+    config: config_file.ConfigChange | None = None
     # The program that writes the CDI specification.
     own_cdi: own_cdi.OwnCdi = dataclasses.field(default_factory=own_cdi.OwnCdi)
     # The program nvidia-docker.
     wrapper: wrapper_file.WrapperFile = dataclasses.field(default_factory=wrapper_file.WrapperFile)
     # The runtime in containerd and CRI-O.
-    cri: cri_plan.Plan = dataclasses.field(default_factory=cri_plan.Plan)
+    cri: cri_plan.CriPlan = dataclasses.field(default_factory=cri_plan.CriPlan)
     acts: bool = False
     changes: list[str] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
 
 
-def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
+def plan(host: Host, restart_policy: str = "when_safe") -> ToolkitRemoval:
     """Return what to remove, and why it is not possible. `restart_policy`: that of role container_engine."""
-    result = Removal(record=observed_files.exists(host, owned.CONTAINER_TOOLKIT_RECORD))
+    result = ToolkitRemoval(record=observed_files.exists(host, owned.CONTAINER_TOOLKIT_RECORD))
     result.proof = observed_files.exists(host, owned.CONTAINER_PROOF_RECORD)
     result.has_saved = observed_files.exists(host, owned.MIGRATION)
     found, path = package_plan.found_on(host), owned.CONTAINER_TOOLKIT_RECORD
@@ -173,7 +173,7 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
     return result
 
 
-def _restore(host: Host, result: Removal) -> None:
+def _restore(host: Host, result: ToolkitRemoval) -> None:
     """Plan the former keys of the configuration of a toolkit that stays."""
     try:
         result.config = config_file.observed(host, {})

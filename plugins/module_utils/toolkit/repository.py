@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import k
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import Request
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import ToolkitRequest
 
 NAME = owned.CONTAINER_TOOLKIT_REPOSITORY_ID
 # The addresses, and that the key signs only the metadata: NVIDIA/libnvidia-container, branch gh-pages,
@@ -33,7 +33,7 @@ _RPM_PRIORITY = 90
 _APT_PRIORITY = 600
 
 
-def define(host: Host, request: Request) -> dict[str, t.Any] | None:
+def define(host: Host, request: ToolkitRequest) -> dict[str, t.Any] | None:
     """Return the options of module package_transaction that define the repository.
 
     Return None if it does not have the architecture.

@@ -19,7 +19,7 @@ _IMAGE = r"[A-Za-z0-9][\w.:/@-]*"
 
 
 @dataclasses.dataclass(frozen=True)
-class Request(repository_variables.RepositoryVariables):
+class ToolkitRequest(repository_variables.RepositoryVariables):
     """The variables of the role, without its prefix. Empty text means that a variable is not set.
 
     The variables of the base class are about NVIDIA's repository of the toolkit.
@@ -47,9 +47,9 @@ class Request(repository_variables.RepositoryVariables):
     proof_image: str = variable("", form=_IMAGE, sample="registry.example/tools/debian:12")
 
 
-def read(values: Mapping[str, Any]) -> Request:
+def read(values: Mapping[str, Any]) -> ToolkitRequest:
     """Return the request with the user's values, converted and checked."""
-    request = variables.read(Request, "nvidia_container_toolkit", values)
+    request = variables.read(ToolkitRequest, "nvidia_container_toolkit", values)
     wrong_login = repository_access.problem("nvidia_container_toolkit", vars(request))
     if wrong_login:
         raise VariableError(wrong_login)

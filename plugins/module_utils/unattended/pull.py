@@ -69,7 +69,7 @@ INVENTORY = """gpu_hosts:
 """
 
 
-class Failure(Exception):
+class PullFailure(Exception):
     """The run cannot go on. `state`: unavailable (another attempt may help), invalid or failed."""
 
     def __init__(self, state: str, reason: str) -> None:
@@ -122,7 +122,7 @@ class Pull:
     def _attempt(self) -> dict:
         try:
             return self._converge()
-        except Failure as failure:
+        except PullFailure as failure:
             return failure.outcome()
 
     def _converge(self) -> dict:
@@ -135,17 +135,17 @@ class Pull:
             commit = self._commit()
             problem = self._check_out(commit)
         if problem:
-            raise Failure("failed", f"commit {commit} of the repository cannot be checked out: {problem}")
+            raise PullFailure("failed", f"commit {commit} of the repository cannot be checked out: {problem}")
         self._require_files(commit)
         status, output = self._run_playbook()
         recap = RECAP.findall(output)
         if status:
             # The message of a task can contain secrets, and everybody can read the outcome.
-            raise Failure(
+            raise PullFailure(
                 "failed", f"{failed_task(output, status)}. journalctl --unit gpufleet-pull shows the details."
             )
         if not recap:
-            raise Failure("failed", f"{self.settings['playbook']} has no play for localhost")
+            raise PullFailure("failed", f"{self.settings['playbook']} has no play for localhost")
         changed = sum(int(numbers[1]) for numbers in recap)
         return {"state": "changed" if changed else "unchanged", "changed": changed, "commit": commit, "reason": None}
 
@@ -166,7 +166,7 @@ class Pull:
                 ["git", "-C", self.site, "submodule", "--quiet", "update", "--init", "--recursive"]
             )
             if status:
-                raise Failure("unavailable", f"a submodule of the repository cannot be read: {first_error(output)}")
+                raise PullFailure("unavailable", f"a submodule of the repository cannot be read: {first_error(output)}")
         return None
 
     def _require_files(self, commit: str) -> None:
@@ -175,7 +175,7 @@ class Pull:
             path = os.path.normpath(self.settings[name] or ".")
             is_outside = os.path.isabs(path) or path.split("/")[0] == ".."
             if is_outside or not os.path.exists(f"{self.site}/{path}"):
-                raise Failure(
+                raise PullFailure(
                     "invalid",
                     f"commit {commit} of the repository has no file {self.settings[name]}. Correct unattended_{name}, "
                     f"which is {name} in {SETTINGS}.",
@@ -210,7 +210,7 @@ class Pull:
                 wait_for_locks()
             status, output = self._do(argv)
             if status:
-                raise Failure("unavailable", f"{' and '.join(wanted)} could not be installed: {last_line(output)}")
+                raise PullFailure("unavailable", f"{' and '.join(wanted)} could not be installed: {last_line(output)}")
 
     def _commit(self) -> str:
         """Return the commit of the pinned revision, and fetch it. A commit that was fetched before needs no network."""
@@ -223,16 +223,16 @@ class Pull:
         kind = "commit" if is_commit else "tag"
         missing = f"the repository {url} has no {kind} {revision}. Push it, or pin another {kind}."
         if found[0] and not is_commit and NO_REFERENCE.search(found[1]):
-            raise Failure("invalid", missing)
+            raise PullFailure("invalid", missing)
         self._require_fetched(found)
         # git reads 40 digits as an object, also if a branch or a tag has this name.
         status, output = self._git("rev-parse", "--verify", "--quiet", f"{revision if is_commit else TAG}^{{commit}}")
         if status:
-            raise Failure("invalid", missing)
+            raise PullFailure("invalid", missing)
         commit = output.strip()
         status, output = self._git("update-ref", PIN, commit)
         if status:
-            raise Failure("failed", f"git cannot pin commit {commit}: {first_error(output)}")
+            raise PullFailure("failed", f"git cannot pin commit {commit}: {first_error(output)}")
         return commit
 
     def _git(self, *arguments: str) -> tuple[int, str]:
@@ -241,7 +241,7 @@ class Pull:
     def _require_fetched(self, result: tuple[int, str]) -> None:
         if result[0]:
             reason = f"the repository {self.settings['repository']} cannot be read: {first_error(result[1])}"
-            raise Failure("unavailable", reason)
+            raise PullFailure("unavailable", reason)
 
     def _fetch(self) -> tuple[int, str]:
         """Fetch the pinned revision. Return the status and the output of git."""
@@ -315,7 +315,7 @@ class Pull:
             status, output = self._do(argv)
             if status:
                 state = "invalid" if name == "the collection" and NO_SUCH_PIN.search(output) else "unavailable"
-                raise Failure(state, f"{name} could not be installed: {last_error(output)}")
+                raise PullFailure(state, f"{name} could not be installed: {last_error(output)}")
         os.sync()  # after a power failure, the marker must not outlive what it stands for
         write(marker, json.dumps(wanted))
 
@@ -339,7 +339,7 @@ class Pull:
                         sys.stdout.write(line)
                         sys.stdout.flush()
                         lines.append(line)
-                except Failure:  # SIGTERM
+                except PullFailure:  # SIGTERM
                     process.kill()
                     raise
             return process.returncode, "".join(lines)
@@ -377,13 +377,13 @@ def fetch(url: str, method: str, headers: dict) -> str:
         return answer.read().decode()
 
 
-def as_failure(error: Exception) -> Failure:
+def as_failure(error: Exception) -> PullFailure:
     """Return the failure for any error, so that every run has an outcome."""
-    if isinstance(error, Failure):
+    if isinstance(error, PullFailure):
         return error
     say("".join(traceback.format_exception(type(error), error, error.__traceback__)))
     text = f"unexpected {type(error).__name__}: {last_line(str(error))}"
-    return Failure("failed", f"{text}. journalctl --unit gpufleet-pull shows the details.")
+    return PullFailure("failed", f"{text}. journalctl --unit gpufleet-pull shows the details.")
 
 
 def read_json(path: str) -> object:
@@ -402,14 +402,14 @@ def read_settings(path: str) -> dict:
             settings = json.load(file)
     except OSError as error:
         reason = f"{path} cannot be read: {error.strerror}. Launch the instance with new user data."
-        raise Failure("invalid", reason) from error
+        raise PullFailure("invalid", reason) from error
     except ValueError as error:
-        raise Failure("invalid", f"{path} is not valid JSON: {error}. Correct it.") from error
+        raise PullFailure("invalid", f"{path} is not valid JSON: {error}. Correct it.") from error
     if not isinstance(settings, dict):
-        raise Failure("invalid", f"{path} is not a JSON object. Correct it.")
+        raise PullFailure("invalid", f"{path} is not a JSON object. Correct it.")
     for name, kind in SETTING_TYPES.items():
         if name not in settings:
-            raise Failure("invalid", f"{path} has no key {name}. Correct it.")
+            raise PullFailure("invalid", f"{path} has no key {name}. Correct it.")
         value = settings[name]
         is_number = isinstance(value, int) and not isinstance(value, bool)
         valid = is_number and value >= 1 if kind is int else isinstance(value, kind)
@@ -417,7 +417,7 @@ def read_settings(path: str) -> dict:
             valid = valid and all(isinstance(item, str) for item in value)
         if not valid:
             given = value if kind is int and is_number else f"of type {type(value).__name__}"
-            raise Failure("invalid", f"{name} in {path} is {given}, but must be {TYPE_NAMES[kind]}. Correct it.")
+            raise PullFailure("invalid", f"{name} in {path} is {given}, but must be {TYPE_NAMES[kind]}. Correct it.")
     return settings
 
 
@@ -470,7 +470,7 @@ def stop_on_sigterm() -> None:
         # systemd started to count a moment earlier.
         late = time.monotonic() - start > RUN_LIMIT - 60
         limit = f"the run did not end within {RUN_LIMIT // 3600} hours"
-        raise Failure("failed", limit if late else "the service was stopped")
+        raise PullFailure("failed", limit if late else "the service was stopped")
 
     signal.signal(signal.SIGTERM, stop)
 

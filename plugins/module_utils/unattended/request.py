@@ -55,7 +55,7 @@ PLATFORMS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class UnattendedRequest:
     """The variables, without the prefix `unattended_`. Empty text means that a variable is not set."""
 
     platform: str = variable("", choices=("", *PLATFORMS))
@@ -78,9 +78,9 @@ class Request:
     ec2_tag: bool = variable(False)
 
 
-def read(values: t.Mapping[str, t.Any]) -> Request:
+def read(values: t.Mapping[str, t.Any]) -> UnattendedRequest:
     """Return the request with the user's values, converted and checked."""
-    known = [*variables.table(Request)]
+    known = [*variables.table(UnattendedRequest)]
     unknown = sorted(set(values) - set(known))
     if unknown:
         near = difflib.get_close_matches(unknown[0], known, 1)
@@ -89,10 +89,10 @@ def read(values: t.Mapping[str, t.Any]) -> Request:
             f"Unknown variable {ROLE}_{unknown[0]}. {meant}Known variables: "
             f"{', '.join(f'{ROLE}_{name}' for name in known)}."
         )
-    request = variables.read(Request, ROLE, values)
+    request = variables.read(UnattendedRequest, ROLE, values)
     for name in ("platform", "repository", "revision", "collection"):
         if not getattr(request, name):
-            rule = variables.table(Request)[name][0]
+            rule = variables.table(UnattendedRequest)[name][0]
             form = rule.sample or f"one of {', '.join(PLATFORMS)}"
             raise VariableError(f"{ROLE}_{name} is not set. Use the form {form}.")
     for name in ("repository", "collection", "packages"):

@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import pull
-from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended.request import PLATFORMS, Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended.request import PLATFORMS, UnattendedRequest
 
 # EC2 accepts user data of this size, before it is encoded.
 LIMIT = 16 * 1024
@@ -54,7 +54,7 @@ def joined(sources: list[str]) -> str:
     return future + "".join(found) + re.sub(r"^import \S+\n", "", text, flags=re.MULTILINE)
 
 
-def document(request: Request, program: str) -> dict[str, t.Any]:
+def document(request: UnattendedRequest, program: str) -> dict[str, t.Any]:
     """Return the document. `program`: its source."""
     platform = PLATFORMS[request.platform]
     settings = {

@@ -70,8 +70,8 @@ class VolumeRun:
     def __init__(
         self,
         params: dict,
-        docker: volumes.Docker,
-        podman: volumes.Podman,
+        docker: volumes.VolumesOfDocker,
+        podman: volumes.VolumesOfPodman,
         specifications: Callable[[str], list[str]],
         *,
         check: bool,

@@ -264,7 +264,7 @@ def real_path(path: str, root: str = "/") -> str | None:
     return resolved if os.path.exists(resolved) else None
 
 
-def _cached(root: str) -> list[loader_cache.Entry]:
+def _cached(root: str) -> list[loader_cache.LoaderCacheEntry]:
     # Without a readable cache, the search continues in the usual directories.
     try:
         with open(os.path.join(root, "etc/ld.so.cache"), "rb") as handle:

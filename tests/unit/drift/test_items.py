@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Todo
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverTodo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
@@ -142,7 +142,7 @@ def test_an_unknown_part_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "name", "kind"), [(drift_items, "Todo", Todo), (engine_plan, "Plan", engine_plan.Plan)]
+    ("where", "name", "kind"), [(drift_items, "Todo", DriverTodo), (engine_plan, "Plan", engine_plan.EnginePlan)]
 )
 def test_a_new_field_of_a_plans_class_is_an_error_even_if_it_is_empty(
     monkeypatch: pytest.MonkeyPatch, where: Any, name: str, kind: type

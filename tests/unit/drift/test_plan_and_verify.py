@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health, registry
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, wrapper_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import ToolkitRequest
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
 from ansible_collections.gpufleet.hosts.tests.drift.items import Item
 from ansible_collections.gpufleet.hosts.tests.drift.run import platforms
@@ -90,7 +90,7 @@ def planned(host: dict[str, Any], values: Any, facts: Any = None) -> dict[str, P
     return site_plan.plan(context, registry.PARTS)
 
 
-def verified(host: dict[str, Any], facts: Any, toolkit: Request) -> list[str]:
+def verified(host: dict[str, Any], facts: Any, toolkit: ToolkitRequest) -> list[str]:
     gpus = [{**gpu, "health": {"state": "ok", "reasons": []}} for gpu in facts["nvidia_gpus"]]
     state = "ready" if host["accelerators"]["nvidia"]["driver"]["loaded"] else "driver_not_loaded"
     found = {**facts, "nvidia_gpus": gpus, "nvidia_gpu_state": state}
@@ -108,7 +108,7 @@ CASES = [
 @pytest.mark.parametrize("name", HOSTS)
 def test_a_converged_host_has_no_problem(name: str) -> None:
     host = HOSTS[name]()
-    request = Request(**VALUES[name]["nvidia_container_toolkit"])
+    request = ToolkitRequest(**VALUES[name]["nvidia_container_toolkit"])
     assert verified(host, drift_items.facts(host, []), request) == []
 
 
@@ -126,7 +126,7 @@ def test_verify_reports_a_missing_item_that_gpu_work_needs(name: str, item: Item
     # A package is queried before it is planned.
     assert changes or item.kind == "package"
     expected = IS_PROBLEM.get(str(item), IS_PROBLEM[item.kind])
-    problems = verified(host, facts, Request(**VALUES[name]["nvidia_container_toolkit"]))
+    problems = verified(host, facts, ToolkitRequest(**VALUES[name]["nvidia_container_toolkit"]))
     assert bool(problems) is expected, problems
 
 
@@ -200,7 +200,7 @@ def test_what_the_toolkit_lacks_is_reported(
     host = copy.deepcopy(toolkit_host(engine))
     for change in breaks:
         change(host)
-    problems = verified(host, drift_items.facts(host, []), Request(**values))
+    problems = verified(host, drift_items.facts(host, []), ToolkitRequest(**values))
     assert [len(problems), *map(bool, problems)] == [len(expected), *map(bool, expected)], problems
     assert all(text in problem for text, problem in zip(expected, problems)), problems
 
@@ -213,4 +213,4 @@ def test_a_host_without_a_toolkit_stays_green() -> None:
         host["services"][unit] = dict(drift_items.NO_UNIT)
     without_specification(host)
     unregistered(host)
-    assert verified(host, drift_items.facts(host, []), Request()) == []
+    assert verified(host, drift_items.facts(host, []), ToolkitRequest()) == []

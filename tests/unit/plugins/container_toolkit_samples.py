@@ -24,7 +24,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     package_plan,
     repository,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.package_plan import UNIT, Packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.package_plan import UNIT, ToolkitPackages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import read
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import engine_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
@@ -107,12 +107,14 @@ def registered(seen: dict[str, t.Any]) -> dict[str, t.Any]:
     return with_options(seen, docker_runtime.MANAGER, {"runtimes": {"nvidia": {"path": docker_runtime.PATH}}})
 
 
-def packages(seen: dict[str, t.Any], versions: t.Any = None, **variables: t.Any) -> Packages:
+def packages(seen: dict[str, t.Any], versions: t.Any = None, **variables: t.Any) -> ToolkitPackages:
     """Return the plan of the packages with the role's data."""
     return package_plan.plan(t.cast("t.Any", seen), read(variables), PLATFORMS, versions)
 
 
-def answered(seen: dict[str, t.Any], offers: t.Mapping[str, list[str]] | None = None, **variables: t.Any) -> Packages:
+def answered(
+    seen: dict[str, t.Any], offers: t.Mapping[str, list[str]] | None = None, **variables: t.Any
+) -> ToolkitPackages:
     """Return the plan of the packages after its query. `offers` has the versions of all repositories."""
     first = packages(seen, **variables)
     if not first.query:

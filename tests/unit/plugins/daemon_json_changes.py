@@ -16,7 +16,7 @@ FILE = "/etc/docker/daemon.json"
 
 def plan(
     before: str | None, options: dict[str, t.Any] | None, state: State | None = None, **more: t.Any
-) -> daemon_plan.Plan:
+) -> daemon_plan.DaemonPlan:
     """Plan a change for manager `us`."""
     arguments: dict[str, t.Any] = {"present": True, "lists": "union", "flags": [], "path": FILE, **more}
     manager = arguments.pop("manager", "us")

@@ -14,7 +14,7 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import platform_data, resolver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan, Resolution
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan, Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import INTERESTING
 
@@ -268,7 +268,7 @@ def offer(there: dict, names: list[str], *versions: str) -> dict[str, list[str]]
     return {name: [*versions, *(kernels if is_dnf and name.startswith("kernel") else [])] for name in names}
 
 
-def all_files(plan: Plan) -> list[dict]:
+def all_files(plan: DriverPlan) -> list[dict]:
     """Return the files that the transaction and the role write or remove."""
     return [*plan.todo.transaction.files, *plan.todo.files]
 

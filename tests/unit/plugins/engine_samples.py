@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE, Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE, EnginePlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import read
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
 
@@ -98,6 +98,7 @@ def host(key: str, packages: t.Mapping[str, str] | None = None, **more: t.Any) -
         "held_packages": [],
         "services": {**services, **more.pop("services", {})},
         "engines": engines,
+        "accelerators": {"nvidia": {"gpus": []}},
         "engine_processes": {"containers": more.pop("containers", {}), "rootless_docker": more.pop("rootless", [])},
         "docker_data": {**NO_DATA, **more.pop("data", {})},
         "docker_group": {"exists": False, "members": [], "primary_members": [], "users": {}, "socket_group": None},
@@ -115,13 +116,13 @@ def recorded(*packages: str, **more: t.Any) -> dict[str, t.Any]:
     return {owned.ENGINE_RECORD: {"exists": True, "content": json.dumps(content)}}
 
 
-def plan(seen: dict[str, t.Any], versions: t.Any = None, **variables: t.Any) -> Plan:
+def plan(seen: dict[str, t.Any], versions: t.Any = None, **variables: t.Any) -> EnginePlan:
     """Return the plan with the role's data. Options for daemon.json are out of scope by default."""
     request = read({"docker_recommended": False, **variables})
     return engine_plan.plan(t.cast("t.Any", seen), request, PLATFORMS, versions)
 
 
-def answered(seen: dict[str, t.Any], offers: t.Mapping[str, list[str]], **variables: t.Any) -> Plan:
+def answered(seen: dict[str, t.Any], offers: t.Mapping[str, list[str]], **variables: t.Any) -> EnginePlan:
     """Return the plan after as many queries as it needs. `offers` has the versions of all repositories."""
     versions: dict[str, list[str]] = {}
     done = plan(seen, **variables)

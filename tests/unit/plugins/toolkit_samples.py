@@ -55,7 +55,7 @@ def add(seen: dict[str, t.Any], path: str, content: t.Any) -> dict[str, t.Any]:
 
 def work(plan: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return the options of module package_transaction. They are empty if it has nothing to do."""
-    return plan["transaction"] or dataclasses.asdict(cuda_plan.Transaction())
+    return plan["transaction"] or dataclasses.asdict(cuda_plan.CudaTransaction())
 
 
 def repository(key: str = "debian-12", **request: t.Any) -> dict[str, t.Any]:

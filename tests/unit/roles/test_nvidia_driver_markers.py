@@ -17,7 +17,7 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver as site_driver
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
@@ -108,7 +108,7 @@ VERIFIED = [
 
 def planned(monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], activate: Any, action: str) -> dict[str, Any]:
     """Return the plan of a host whose driver is as it should be."""
-    monkeypatch.setattr(site_driver.driver_plan, "plan", lambda *_arguments, **_options: Plan(action=action))
+    monkeypatch.setattr(site_driver.driver_plan, "plan", lambda *_arguments, **_options: DriverPlan(action=action))
     reasons = [{**reason, "id": "driver", "text": "the driver was upgraded"} for reason in facts["reboot_reasons"]]
     there = host("debian-12", files=facts["files"], reboot_reasons=reasons)
     request = driver_request.read({"activate": activate})

@@ -15,7 +15,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan, Todo, Transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+    DriverPlan,
+    DriverTodo,
+    DriverTransaction,
+)
 from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 
@@ -98,7 +102,7 @@ def role(tmp_path: Path) -> Role:
     return Role(tmp_path)
 
 
-WORK = Transaction(
+WORK = DriverTransaction(
     install=["libcuda1=580.82.07-1"],
     hold=["libcuda1"],
     files=[{"path": "/etc/yum.repos.d/cuda.repo", "state": "absent", "content": "", "mode": "0644"}],
@@ -106,8 +110,8 @@ WORK = Transaction(
 
 
 def planned(*prerequisites: str, services: tuple[str, ...] = (), hint: str | None = None) -> dict[str, Any]:
-    todo = Todo(prerequisites=list(prerequisites), transaction=WORK)
-    plan = Plan(todo=todo, hold_needs=[PLUGIN], services=list(services), prerequisites_hint=hint)
+    todo = DriverTodo(prerequisites=list(prerequisites), transaction=WORK)
+    plan = DriverPlan(todo=todo, hold_needs=[PLUGIN], services=list(services), prerequisites_hint=hint)
     return dataclasses.asdict(plan)
 
 

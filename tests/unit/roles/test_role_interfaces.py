@@ -22,13 +22,13 @@ ROOT = Path(__file__).resolve().parents[3] / "roles"
 ROLES = sorted(path.parent.parent for path in ROOT.glob("*/tasks/main.yml"))
 # The roles whose variables are defined in a dataclass.
 TABLES = {
-    "container_engine": engine_request.Request,
-    "cuda_toolkit": cuda_request.Request,
+    "container_engine": engine_request.EngineRequest,
+    "cuda_toolkit": cuda_request.CudaRequest,
     "gpu_kubernetes_node": kubernetes_request.KubernetesNodeRequest,
-    "nvidia_container_toolkit": toolkit_request.Request,
-    "nvidia_driver": driver_request.Request,
-    "nvidia_persistenced": persistence_request.Request,
-    "observe": observe_request.Request,
+    "nvidia_container_toolkit": toolkit_request.ToolkitRequest,
+    "nvidia_driver": driver_request.DriverRequest,
+    "nvidia_persistenced": persistence_request.PersistenceRequest,
+    "observe": observe_request.ObserveRequest,
 }
 # The type and the choices in the argument specs, by the kind of the variable. Argument specs accept one type only.
 BOOL_OR_AUTO = ("str", ["auto", "true", "false"])

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import archives
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Package
 from ansible_collections.gpufleet.hosts.tests.solver import debian, enterprise, suse, ubuntu
@@ -153,6 +153,6 @@ GUEST = Case(HOST, "H100", (), Expected(user_space="580.2"))
     ],
 )
 def test_guest_must_get_the_user_space_of_its_node_and_nothing_of_the_kernel(system, brought, fault):
-    changes = [Change(name, "install", None, "580.2-1", "amd64") for name in brought]
+    changes = [SimulatedChange(name, "install", None, "580.2-1", "amd64") for name in brought]
     found = faults(GUEST, Outcome(plan={"reasons": []}, changes=changes, system=system))
     assert found == [] if fault is None else fault in " ".join(found)

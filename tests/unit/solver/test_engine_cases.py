@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Package, load
 from ansible_collections.gpufleet.hosts.tests.solver import engines
 from ansible_collections.gpufleet.hosts.tests.solver.engine_cases import Case, Expected, Outcome, faults
@@ -26,9 +26,9 @@ DOCKERS = Package("docker-ce", "5:28.5.1-1", "amd64", files=("/lib/systemd/syste
 RIGHT = Expected((("docker-ce", "28.5.1"), ("docker-ce-cli", "28.5.1")), "docker", frozenset({"runc"}))
 KEPT = Expected(kept=True)
 REFUSED = Expected(refusals=(r"\bdocker\.io\b",))
-GONE, NEW = Change("runc", "remove", "1"), Change("docker-ce", "install", None, "5:28.5.1-1")
-OTHER = Change("podman", "remove", "5")
-MOVED = Change("docker.io", "upgrade", "1", "2")
+GONE, NEW = SimulatedChange("runc", "remove", "1"), SimulatedChange("docker-ce", "install", None, "5:28.5.1-1")
+OTHER = SimulatedChange("podman", "remove", "5")
+MOVED = SimulatedChange("docker.io", "upgrade", "1", "2")
 CASES = [
     (RIGHT, {"system": [CE, CLI], "changes": [GONE, NEW]}, None),
     (RIGHT, {"system": [CE], "changes": [GONE, NEW]}, "docker-ce-cli is not installed"),
@@ -60,8 +60,11 @@ def test_verdict(expected, outcome, fault):
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        (Change("docker-ce-cli", "upgrade", "5:28.5.1-1", "9:1"), "apt-get dist-upgrade changes the held engine"),
-        (Change("git", "upgrade", "1", "2"), None),
+        (
+            SimulatedChange("docker-ce-cli", "upgrade", "5:28.5.1-1", "9:1"),
+            "apt-get dist-upgrade changes the held engine",
+        ),
+        (SimulatedChange("git", "upgrade", "1", "2"), None),
     ],
 )
 def test_held_engine_keeps_its_version(change, fault):

@@ -86,7 +86,7 @@ class AmdVendor(NodeVendor):
     def _is_own(self, name: str) -> bool:
         return super()._is_own(name) or name.startswith(f"{_KIND_OF_AMD}=")
 
-    def _cdi_device(self, unit: Unit, engine: EngineState) -> reader.Device | None:
+    def _cdi_device(self, unit: Unit, engine: EngineState) -> reader.CdiDevice | None:
         """Return the CDI device with exactly the nodes of a unit: ours, else that of AMD's tool."""
         found = super()._cdi_device(unit, engine)
         if found or self._has_kind:

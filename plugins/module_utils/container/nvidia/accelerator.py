@@ -25,7 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import isolation as container_isolation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.access import Libraries
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.capabilities import driver_capabilities
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.image import Verdict
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.image import ImageVerdict
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import (
     NvidiaUnit,
     inventory_from_facts,
@@ -126,7 +126,7 @@ class Nvidia:
             env = container_access.with_unknown_variables(host, env)
         if not units:
             return container_access.no_access(env, container_isolation.swarm_variables(host))
-        verdict = self._check_image(isolation, state, units, task) if task.image else Verdict()
+        verdict = self._check_image(isolation, state, units, task) if task.image else ImageVerdict()
         requested = task.params["capabilities"] or None
         effective = self._capabilities(task)
         libraries = self._libraries(engine, task)
@@ -183,7 +183,7 @@ class Nvidia:
 
     def nodes(self, device: str) -> NodeRoles:
         """Return the device nodes that a path refers to, under the names that `access` uses, or the CDI device."""
-        host = container_isolation.Host(None, self._root)
+        host = container_isolation.IsolationHost(None, self._root)
         names = container_access.canonical_nodes(host, device) if device.startswith("/") else [device]
         return {name: assigned.node_role(name) for name in names}
 
@@ -228,7 +228,7 @@ class Nvidia:
 
     def _check_image(
         self, isolation: str, engine: EngineState, units: Sequence[NvidiaUnit], task: ContainerTask
-    ) -> Verdict:
+    ) -> ImageVerdict:
         """Check the image's requirements. Raise RequirementError if the driver or the units do not meet them."""
         support = container_image.Support(
             cuda=self._driver.get("cuda_version"),
@@ -332,11 +332,11 @@ class Nvidia:
             self._graphics_files = graphics.of_driver(self._driver.get("version"), machine, root)
         return self._graphics_files
 
-    def _host(self, engine: EngineState) -> container_isolation.Host:
+    def _host(self, engine: EngineState) -> container_isolation.IsolationHost:
         if engine.cdi_dirs not in self._specs:
             self._specs[engine.cdi_dirs] = reader.read(engine.cdi_dirs, self._root)
         # The driver is unknown before `observe`.
         version, specs = self._driver.get("version"), self._specs[engine.cdi_dirs]
-        return container_isolation.Host(
+        return container_isolation.IsolationHost(
             version, self._root, specs, driver_root=self._driver_root, cdi_kind=self._cdi_kind
         )

@@ -24,7 +24,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.capabilities import DEFAULT_CAPABILITIES
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import (
-    Host,
+    IsolationHost,
     cdi_device,
     requests_use_cdi,
     runtime_name,
@@ -62,7 +62,7 @@ class Libraries:
 def access(
     name: str,
     engine: EngineState,
-    host: Host,
+    host: IsolationHost,
     units: Sequence[Unit],
     capabilities: Sequence[str] | None,
     *,
@@ -131,12 +131,12 @@ def no_access(env: Mapping[str, str], swarm: Collection[str] = ()) -> Access:
     return Access(**_disabled_runtime(env, swarm))
 
 
-def with_unknown_variables(host: Host, env: Mapping[str, str]) -> dict[str, str]:
+def with_unknown_variables(host: IsolationHost, env: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a container that gets more variables, for example of a file: each can request GPUs."""
     return {**dict.fromkeys(("NVIDIA_VISIBLE_DEVICES", *host.toolkit.swarm_variables), "unknown"), **env}
 
 
-def device_nodes(host: Host, units: Sequence[Unit], capabilities: Sequence[str]) -> list[str]:
+def device_nodes(host: IsolationHost, units: Sequence[Unit], capabilities: Sequence[str]) -> list[str]:
     """Return the device nodes of the units and the control nodes that the capabilities require."""
     nodes = ["/dev/nvidiactl"]
     if "compute" in capabilities or "video" in capabilities:
@@ -160,7 +160,7 @@ def needs_drm_nodes(unit: Unit, capabilities: Sequence[str]) -> bool:
     return has_graphics and ("graphics" in capabilities or "display" in capabilities)
 
 
-def canonical_nodes(host: Host, path: str) -> list[str]:
+def canonical_nodes(host: IsolationHost, path: str) -> list[str]:
     """Return the nodes that a path refers to, under the driver's names: /dev/char/195:2 is /dev/nvidia2."""
     full = host.path(path)
     if path.rstrip("/") in ("/dev/nvidia-caps", "/dev/dri") and os.path.isdir(full):
@@ -185,7 +185,7 @@ def canonical_nodes(host: Host, path: str) -> list[str]:
 
 
 def _file_mounts(
-    host: Host, libraries: Libraries, capabilities: Collection[str]
+    host: IsolationHost, libraries: Libraries, capabilities: Collection[str]
 ) -> tuple[list[file_mounts.FileMount], list[str]]:
     """Return the mounts of the driver's files, and the volumes of the user that cover some of their directories.
 
@@ -205,7 +205,7 @@ def _file_mounts(
     return mounts, list(dict.fromkeys(covering))
 
 
-def _files(host: Host, libraries: Libraries) -> list[driver_files.DriverFile]:
+def _files(host: IsolationHost, libraries: Libraries) -> list[driver_files.DriverFile]:
     """Return the files of the driver volume, which may not exist or not be complete yet."""
     version, directory = host.driver_version or "", libraries.directory
     found = file_mounts.files_of_volume(directory, host.root)

@@ -56,7 +56,7 @@ class Support:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ImageVerdict:
     """The result of a check that found no reason to refuse the image."""
 
     warnings: tuple[str, ...] = ()
@@ -91,22 +91,22 @@ def parse_visible_devices(value: str) -> Request:
 
 def check_requirements(
     labels: Mapping[str, str], env: Mapping[str, str], support: Support, checker: str = MODULE
-) -> Verdict:
+) -> ImageVerdict:
     """Check an image's requirements. Raise RequirementError if the container must not be created.
 
     `env` combines the environments of the image and the user. `checker` says whose rules count.
     """
     if env.get("NVIDIA_DISABLE_REQUIRE", "") in _TRUE:
-        return Verdict()
+        return ImageVerdict()
     if checker != NOBODY:
         return _check(labels, env, support, exact=checker == HOOK)
     try:
         return _check(labels, env, support, exact=False)
     except RequirementError as error:
-        return Verdict((f"{error} NVIDIA's runtime does not check this requirement and starts the container.",))
+        return ImageVerdict((f"{error} NVIDIA's runtime does not check this requirement and starts the container.",))
 
 
-def _check(labels: Mapping[str, str], env: Mapping[str, str], support: Support, *, exact: bool) -> Verdict:
+def _check(labels: Mapping[str, str], env: Mapping[str, str], support: Support, *, exact: bool) -> ImageVerdict:
     """Check all requirements. With `exact`, minor-version compatibility is no reason to accept an image."""
     warnings: list[str] = []
     needs_compat = False
@@ -123,7 +123,7 @@ def _check(labels: Mapping[str, str], env: Mapping[str, str], support: Support, 
                 raise
             # NVIDIA's hook does not read the label.
             warnings.append(str(error))
-    return Verdict(tuple(dict.fromkeys(warnings)), needs_compat)
+    return ImageVerdict(tuple(dict.fromkeys(warnings)), needs_compat)
 
 
 def _requirements(env: Mapping[str, str]) -> dict[str, str]:
@@ -154,7 +154,7 @@ def _check_label(label: str, driver: str) -> list[str]:
     )
 
 
-def _check_expression(name: str, expression: str, support: Support, exact: bool) -> Verdict:
+def _check_expression(name: str, expression: str, support: Support, exact: bool) -> ImageVerdict:
     alternatives, warnings = _parse(name, expression)
     needs_compat = False
     for gpu in (support.gpus or ({},)) if alternatives else ():
@@ -183,7 +183,7 @@ def _check_expression(name: str, expression: str, support: Support, exact: bool)
         for term in by_minor_version:
             if not _is_met(term, actual):
                 warnings.append(_compatibility_warning(term[2], actual["cuda"] or "", name))
-    return Verdict(tuple(dict.fromkeys(warnings)), needs_compat)
+    return ImageVerdict(tuple(dict.fromkeys(warnings)), needs_compat)
 
 
 def _is_for_compat(

@@ -32,7 +32,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia im
     toolkit_refusals,
     toolkit_settings,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import Host
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.toolkit_refusals import runtime_mode
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState, version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
@@ -52,7 +52,7 @@ _TOOLKIT = "NVIDIA's container toolkit"
 def choose(
     requested: str,
     engine: EngineState,
-    host: Host,
+    host: IsolationHost,
     units: Sequence[Unit],
     capabilities: Sequence[str],
     *,
@@ -80,7 +80,7 @@ def choose(
 
 
 def find_obstacle(
-    name: str, engine: EngineState, host: Host, units: Sequence[Unit], capabilities: Sequence[str]
+    name: str, engine: EngineState, host: IsolationHost, units: Sequence[Unit], capabilities: Sequence[str]
 ) -> str | None:
     """Return why an isolation is not available, or None if it is."""
     if name == CDI:
@@ -92,7 +92,7 @@ def find_obstacle(
     return _device_requests_obstacle(engine, host, units, capabilities)
 
 
-def cdi_device(unit: Unit, specs: reader.Specs, kind: str | None = None) -> reader.Device | None:
+def cdi_device(unit: Unit, specs: reader.Specs, kind: str | None = None) -> reader.CdiDevice | None:
     """Return the CDI device of a unit, of the given kind, else of NVIDIA's or of one that this collection wrote."""
     if kind:
         usable = [device for device in specs.devices.values() if device.kind == kind]
@@ -108,7 +108,7 @@ def cdi_device(unit: Unit, specs: reader.Specs, kind: str | None = None) -> read
     return None
 
 
-def runtime_name(engine: EngineState, host: Host) -> str | None:
+def runtime_name(engine: EngineState, host: IsolationHost) -> str | None:
     """Return NVIDIA's runtime: the registered name, or for Podman the path of the binary."""
     if "nvidia" in engine.runtimes:
         return "nvidia"
@@ -124,7 +124,9 @@ def _join(obstacles: Mapping[str, str | None]) -> str:
     return "; ".join(f"{name}: {text}" for name, text in obstacles.items() if text)
 
 
-def _cdi_obstacle(engine: EngineState, host: Host, units: Sequence[Unit], capabilities: Sequence[str]) -> str | None:
+def _cdi_obstacle(
+    engine: EngineState, host: IsolationHost, units: Sequence[Unit], capabilities: Sequence[str]
+) -> str | None:
     cdi_since, cdi_07_since = ENGINES[engine.name]
     if engine.version_key < version_key(cdi_since):
         return f"{engine} does not support CDI, which requires {engine.name} {cdi_since} or later"
@@ -157,20 +159,22 @@ def _cdi_obstacle(engine: EngineState, host: Host, units: Sequence[Unit], capabi
     return None
 
 
-def _of_others(unit: Unit, host: Host) -> str:
+def _of_others(unit: Unit, host: IsolationHost) -> str:
     """Name a device of a kind that is not used without being asked for."""
     others = sorted(device.kind for device in host.specs.devices.values() if device.name == unit.uuid)
     return f" (kind {others[0]} names it: set cdi_kind to use it)" if others and not host.cdi_kind else ""
 
 
-def stale_reason(unit: Unit, host: Host, capabilities: Sequence[str], kind: str | None = reader.KIND) -> str | None:
+def stale_reason(
+    unit: Unit, host: IsolationHost, capabilities: Sequence[str], kind: str | None = reader.KIND
+) -> str | None:
     """Return why the CDI device of a unit cannot be trusted: it differs from the host, or cannot be compared."""
     device = cdi_device(unit, host.specs, kind)
     return stale_device_reason(device, [unit], host, capabilities) if device else None
 
 
 def stale_device_reason(
-    device: reader.Device, units: Sequence[Unit], host: Host, capabilities: Sequence[str]
+    device: reader.CdiDevice, units: Sequence[Unit], host: IsolationHost, capabilities: Sequence[str]
 ) -> str | None:
     """Return why a CDI device that stands for these units cannot be trusted, or None."""
     is_of_unit = cdi_staleness.real(device.path) == cdi_staleness.real(cdi_refresh.SPECIFICATION)
@@ -196,7 +200,7 @@ def _described(unit: Unit) -> CdiUnit:
     return CdiUnit(str(unit), unit.gpu.minor, unit.gpu.pci_bus_id, gi, ci, is_mig=unit.is_partition)
 
 
-def _volume_obstacle(host: Host, units: Sequence[Unit], capabilities: Sequence[str]) -> str | None:
+def _volume_obstacle(host: IsolationHost, units: Sequence[Unit], capabilities: Sequence[str]) -> str | None:
     if not host.driver_version:
         return "the driver version is unknown, so its driver volume cannot be found"
     if host.needs_graphics and host.graphics_fault:
@@ -225,7 +229,7 @@ def _volume_obstacle(host: Host, units: Sequence[Unit], capabilities: Sequence[s
 
 
 def _runtime_obstacle(
-    engine: EngineState, host: Host, units: Sequence[Unit], capabilities: Sequence[str]
+    engine: EngineState, host: IsolationHost, units: Sequence[Unit], capabilities: Sequence[str]
 ) -> str | None:
     name = runtime_name(engine, host)
     if name is None:
@@ -256,7 +260,7 @@ def _runtime_obstacle(
 
 
 def _device_requests_obstacle(
-    engine: EngineState, host: Host, units: Sequence[Unit], capabilities: Sequence[str]
+    engine: EngineState, host: IsolationHost, units: Sequence[Unit], capabilities: Sequence[str]
 ) -> str | None:
     if engine.name != "docker":
         return "only docker supports device requests"
@@ -278,7 +282,7 @@ def _device_requests_obstacle(
     return None
 
 
-def _lacks_restart(engine: EngineState, host: Host) -> bool:
+def _lacks_restart(engine: EngineState, host: IsolationHost) -> bool:
     """Return whether Docker has not searched for the hook since role nvidia_container_toolkit first installed it.
 
     The time of the hook's file says nothing, because an upgrade of the packages replaces the file.
@@ -290,12 +294,12 @@ def _lacks_restart(engine: EngineState, host: Host) -> bool:
     return engine.started is not None and engine.started < installed
 
 
-def swarm_variables(host: Host) -> list[str]:
+def swarm_variables(host: IsolationHost) -> list[str]:
     """Return the environment variables from which NVIDIA's runtime reads the GPUs of a swarm's service."""
     return list(host.toolkit.swarm_variables)
 
 
-def requirement_checker(name: str, engine: EngineState, host: Host, units: Sequence[Unit]) -> str:
+def requirement_checker(name: str, engine: EngineState, host: IsolationHost, units: Sequence[Unit]) -> str:
     """Return whose rules count for the requirements of an image: see module `image`."""
     if name not in (RUNTIME, DEVICE_REQUESTS):
         return image.MODULE
@@ -303,7 +307,7 @@ def requirement_checker(name: str, engine: EngineState, host: Host, units: Seque
     return image.HOOK if by_hook and not host.toolkit.disables_requirements else image.NOBODY
 
 
-def requests_use_cdi(engine: EngineState, host: Host, units: Sequence[Unit] = ()) -> bool:
+def requests_use_cdi(engine: EngineState, host: IsolationHost, units: Sequence[Unit] = ()) -> bool:
     """Return whether Docker handles device requests through CDI instead of NVIDIA's hook.
 
     If a unit has no CDI device, Docker uses the hook: moby/moby, daemon/devices_nvidia_linux.go (docker-v29.2.0).

@@ -20,7 +20,7 @@ _BINARY_DIRECTORIES = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin",
 
 
 @dataclass(frozen=True)
-class Host:
+class IsolationHost:
     """The driver, the files and the CDI specifications of a host."""
 
     driver_version: str | None

@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
     VOLUME,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import (
-    Host,
+    IsolationHost,
     requests_use_cdi,
     runtime_mode,
 )
@@ -40,7 +40,7 @@ _CAUSES = {
 }
 
 
-def daemon_reload_risk(name: str, engine: EngineState, host: Host, units: Sequence[Unit]) -> str | None:
+def daemon_reload_risk(name: str, engine: EngineState, host: IsolationHost, units: Sequence[Unit]) -> str | None:
     """Return a warning if `systemctl daemon-reload` can remove the access, else None."""
     if engine.cgroup_driver != "systemd" or "crun" in engine.default_runtime:
         return None  # Only runc lets systemd manage the devices.
@@ -61,7 +61,7 @@ def daemon_reload_risk(name: str, engine: EngineState, host: Host, units: Sequen
     return None
 
 
-def selinux_risk(name: str, engine: EngineState, host: Host, options: Mapping[str, Any]) -> str | None:
+def selinux_risk(name: str, engine: EngineState, host: IsolationHost, options: Mapping[str, Any]) -> str | None:
     """Return a warning if SELinux denies the container access to its device nodes, else None.
 
     `options`: `security_opts`, `privileged` and `userns` of the container.
@@ -82,7 +82,7 @@ def selinux_risk(name: str, engine: EngineState, host: Host, options: Mapping[st
     )
 
 
-def node_label(name: str, engine: EngineState, host: Host, userns: str | None = None) -> str:
+def node_label(name: str, engine: EngineState, host: IsolationHost, userns: str | None = None) -> str:
     """Return which SELinux label the device nodes in the container have.
 
     A runtime creates the nodes of a container in its /dev, whose label the container may use. In a user namespace, the
@@ -106,7 +106,7 @@ def _has_other_type(options: Mapping[str, Any]) -> bool:
     return bool(options.get("privileged")) or any(re.match(r"label[=:](disable$|type:)", label) for label in labels)
 
 
-def restart_risk(name: str, engine: EngineState, host: Host, policy: str | None) -> str | None:
+def restart_risk(name: str, engine: EngineState, host: IsolationHost, policy: str | None) -> str | None:
     """Return a warning if the container's restart policy cannot start it with its GPUs after a reboot, else None."""
     if policy not in ("always", "unless-stopped", "on-failure"):
         return None
@@ -131,18 +131,18 @@ def restart_risk(name: str, engine: EngineState, host: Host, policy: str | None)
     return None
 
 
-def _is_enabled(host: Host, unit: str) -> bool:
+def _is_enabled(host: IsolationHost, unit: str) -> bool:
     return bool(glob.glob(host.path(f"/etc/systemd/system/*.wants/{unit}")))
 
 
-def _starts_after_gpus(host: Host) -> bool:
+def _starts_after_gpus(host: IsolationHost) -> bool:
     """Return whether a unit file orders docker.service after the units that create the device nodes."""
     after = re.compile(r"^\s*After\s*=.*\bnvidia-", re.MULTILINE)
     before = re.compile(r"^\s*Before\s*=.*\bdocker\.service", re.MULTILINE)
     return _unit_matches(host, "docker.service", after) or _unit_matches(host, "nvidia-*.service", before)
 
 
-def _unit_matches(host: Host, unit: str, pattern: re.Pattern) -> bool:
+def _unit_matches(host: IsolationHost, unit: str, pattern: re.Pattern) -> bool:
     for directory in ("etc", "run", "usr/lib", "lib"):
         base = host.path(f"/{directory}/systemd/system/{unit}")
         if any(
@@ -152,7 +152,7 @@ def _unit_matches(host: Host, unit: str, pattern: re.Pattern) -> bool:
     return False
 
 
-def _char_link(host: Host, node: str) -> str | None:
+def _char_link(host: IsolationHost, node: str) -> str | None:
     try:
         number = os.stat(host.path(node)).st_rdev
     except OSError:

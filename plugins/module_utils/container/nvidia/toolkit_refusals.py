@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import Host
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.toolkit_settings import (
     ACCEPT,
     AUTO,
@@ -37,7 +37,7 @@ _LIBRARY_DIRECTORIES = (
 _TOOLKIT = "NVIDIA's container toolkit"
 
 
-def runtime_mode(host: Host) -> str | None:
+def runtime_mode(host: IsolationHost) -> str | None:
     """Return the mode of NVIDIA's runtime: auto, cdi, csv, jit-cdi or legacy. None: config.toml has no valid mode.
 
     `auto` became jit-cdi in the version of the toolkit that also has the unit nvidia-cdi-refresh (1.18:
@@ -49,7 +49,9 @@ def runtime_mode(host: Host) -> str | None:
     return mode if mode in MODES else None
 
 
-def of_runtime(engine: EngineState, host: Host, units: Sequence[Unit], capabilities: Collection[str]) -> str | None:
+def of_runtime(
+    engine: EngineState, host: IsolationHost, units: Sequence[Unit], capabilities: Collection[str]
+) -> str | None:
     """Return why the runtime would not give the units to a container, or None."""
     fault = _of_file(host)
     if fault:
@@ -73,7 +75,9 @@ def of_runtime(engine: EngineState, host: Host, units: Sequence[Unit], capabilit
     return _of_cli(engine, host, units, capabilities)
 
 
-def of_hook(engine: EngineState, host: Host, units: Sequence[Unit], capabilities: Collection[str]) -> str | None:
+def of_hook(
+    engine: EngineState, host: IsolationHost, units: Sequence[Unit], capabilities: Collection[str]
+) -> str | None:
     """Return why the hook, which Docker calls for --gpus, would not give the units to a container, or None."""
     fault = _of_file(host)
     if fault:
@@ -93,7 +97,7 @@ def _ignored(who: str) -> str:
     return f"{PATH} sets {ACCEPT} = false, so {who} ignores NVIDIA_VISIBLE_DEVICES"
 
 
-def _of_file(host: Host) -> str | None:
+def _of_file(host: IsolationHost) -> str | None:
     """Return what makes every program of the toolkit fail."""
     settings = host.toolkit
     if settings.error:
@@ -106,7 +110,9 @@ def _of_file(host: Host) -> str | None:
     return None
 
 
-def _of_cli(engine: EngineState, host: Host, units: Sequence[Unit], capabilities: Collection[str]) -> str | None:
+def _of_cli(
+    engine: EngineState, host: IsolationHost, units: Sequence[Unit], capabilities: Collection[str]
+) -> str | None:
     """Return why nvidia-container-cli would fail, which gives a container its GPUs in mode legacy."""
     settings = host.toolkit
     unsupported = sorted({*capabilities} - settings.capabilities)
@@ -131,7 +137,7 @@ def _of_cli(engine: EngineState, host: Host, units: Sequence[Unit], capabilities
     return _of_root(host) or _of_mig(host, units)
 
 
-def _of_root(host: Host) -> str | None:
+def _of_root(host: IsolationHost) -> str | None:
     """Return why the programs do not find the driver below the root directory of the settings."""
     root = host.toolkit.root
     if root == "/":
@@ -146,13 +152,13 @@ def _of_root(host: Host) -> str | None:
     )
 
 
-def _of_mig(host: Host, units: Sequence[Unit]) -> str | None:
+def _of_mig(host: IsolationHost, units: Sequence[Unit]) -> str | None:
     minors = device_nodes.mig_minors(host.root)
     keys = [key for unit in units if unit.is_partition for key in unit.mig_keys if key not in minors]
     return f"/proc/driver/nvidia-caps/mig-minors does not list the capability node {keys[0]}" if keys else None
 
 
-def _of_cdi(host: Host, units: Sequence[Unit]) -> str | None:
+def _of_cdi(host: IsolationHost, units: Sequence[Unit]) -> str | None:
     """Return why mode cdi would fail: it needs a device of its own kind and directories for each unit."""
     settings = host.toolkit
     specs = reader.read(settings.cdi_directories, host.root)

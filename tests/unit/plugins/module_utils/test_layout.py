@@ -56,6 +56,8 @@ ORDER = [
 ]
 SOURCES = sorted(path for path in MODULE_UTILS.rglob("*.py") if path.name != "__init__.py")
 DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
+# Ansible prescribes these names.
+OF_ANSIBLE = {"ActionModule", "FilterModule", "InventoryModule"}
 MOST_FILES = 24
 MOST_LINES = 400
 
@@ -139,6 +141,23 @@ def test_no_file_is_too_long():
     sources = [*SOURCES, *(path for path in PLUGINS.rglob("*.py") if MODULE_UTILS not in path.parents)]
     sizes = {str(path.relative_to(PLUGINS)): code_lines(path.read_text(encoding="utf-8")) for path in sources}
     assert {name: size for name, size in sizes.items() if size > MOST_LINES} == {}
+
+
+def public_classes() -> dict[str, list[str]]:
+    """Return the files that define each public class."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(PLUGINS.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(str(path.relative_to(PLUGINS)))
+    return found
+
+
+def test_no_public_class_has_the_name_of_another_one():
+    """A class says its package in its name: DriverPlan, EnginePlan."""
+    classes = public_classes()
+    assert {name: places for name, places in classes.items() if len(places) > 1 and name not in OF_ANSIBLE} == {}
+    assert len(classes) > 300
 
 
 def named_files(text: str) -> set[str]:

@@ -50,7 +50,7 @@ def test_a_requirement_of_an_image_is_refused_in_a_short_message(labels: dict[st
 
 def test_a_requirement_of_an_image_can_be_met() -> None:
     env = {"NVIDIA_REQUIRE_CUDA": f"cuda<{LONG} driver<{LONG}", "NVIDIA_REQUIRE_X": f"cuda>={'0' * 5000}1.{'0' * 5000}"}
-    assert image.check_requirements({}, env, SUPPORT) == image.Verdict()
+    assert image.check_requirements({}, env, SUPPORT) == image.ImageVerdict()
     (warning,) = image.check_requirements({}, {"NVIDIA_REQUIRE_CUDA": f"cuda>=12.{LONG}"}, SUPPORT).warnings
     assert len(warning) < 400
 

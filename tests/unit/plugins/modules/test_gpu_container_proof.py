@@ -9,14 +9,17 @@ from typing import ClassVar
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.prove import Result
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.prove import ProofResult
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.roads import Road
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.verdict import Verdict
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.verdict import ProofVerdict
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container_proof
 
 KEY = {"boot": "b1", "docker": "29.1.0"}
 ROAD = Road("docker", "device_requests", gpus=True)
-GOOD, BAD = Verdict(ROAD, ["GPU-1"], "passed"), Verdict(ROAD, [], "not probed", "A container sees other GPUs.")
+GOOD, BAD = (
+    ProofVerdict(ROAD, ["GPU-1"], "passed"),
+    ProofVerdict(ROAD, [], "not probed", "A container sees other GPUs."),
+)
 
 
 class Engines:
@@ -64,7 +67,7 @@ def run(tmp_path, monkeypatch):
         original = getattr(on_host, name)
         monkeypatch.setattr(on_host, name, lambda *text, original=original: original(*text, path=str(path)))
     monkeypatch.setattr(on_host, "locked", lambda original=on_host.locked: original(str(tmp_path / "lock")))
-    monkeypatch.setattr(on_host, "Engines", Engines)
+    monkeypatch.setattr(on_host, "ProofEngines", Engines)
     monkeypatch.setattr(Engines, "events", [])
     monkeypatch.setattr(gpu_container_proof, "is_root", lambda: True)
     monkeypatch.setattr(gpu_container_proof, "remove_abandoned", lambda: None)
@@ -77,7 +80,7 @@ def run(tmp_path, monkeypatch):
             # An interrupted proof leaves its key.
             if options.get("key"):
                 assert record.read(path.read_text()).passed is None
-            return result or Result([GOOD])
+            return result or ProofResult([GOOD])
 
         class Module:
             def __init__(self, argument_spec, supports_check_mode):
@@ -115,7 +118,7 @@ def test_second_run_starts_nothing(run):
 
 
 def test_failed_proof_is_recorded_and_repeated(run):
-    result = Result([BAD], {}, [BAD.problem])
+    result = ProofResult([BAD], {}, [BAD.problem])
     found = run(key=KEY, result=result)
     assert (found["failed"], found["msg"], found["problems"]) == (True, BAD.problem, [BAD.problem])
     assert record.read(run.path.read_text()).problems == [BAD.problem]

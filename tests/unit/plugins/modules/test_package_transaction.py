@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Item
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.package_selector import Selector
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import Result, TransactionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import (
+    TransactionError,
+    TransactionResult,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
 
 
@@ -41,7 +44,7 @@ def test_request() -> None:
     assert wanted.install == (Item("app", version="1.0"), Item(file="/root/lib.deb"))
     assert (wanted.remove, wanted.components, wanted.may_upgrade) == (("old",), ("contrib",), True)
     assert (wanted.hold, wanted.keep) == ((Selector("app", "1.*"),), (Selector("~^linux-"),))
-    assert wanted.files == (File("/etc/apt/x", b"text", 0o600), File("/etc/dnf/y", None))
+    assert wanted.files == (RepositoryFile("/etc/apt/x", b"text", 0o600), RepositoryFile("/etc/dnf/y", None))
 
 
 @pytest.mark.parametrize(
@@ -73,8 +76,12 @@ def test_the_module_reports_errors_in_its_options(given: dict) -> None:
 
 def test_diff() -> None:
     entry = {"before_header": "/x", "after_header": "/x", "before": "", "after": "new"}
-    changes = [Change("app", "install", None, "1"), Change("lib", "upgrade", "1", "2"), Change("old", "remove", "3")]
-    assert package_transaction.diff(Result(changes, [entry])) == [
+    changes = [
+        SimulatedChange("app", "install", None, "1"),
+        SimulatedChange("lib", "upgrade", "1", "2"),
+        SimulatedChange("old", "remove", "3"),
+    ]
+    assert package_transaction.diff(TransactionResult(changes, [entry])) == [
         {
             "before_header": "packages",
             "after_header": "packages",
@@ -83,5 +90,5 @@ def test_diff() -> None:
         },
         entry,
     ]
-    assert package_transaction.diff(Result(files=[entry])) == [entry]
-    assert package_transaction.diff(Result()) == []
+    assert package_transaction.diff(TransactionResult(files=[entry])) == [entry]
+    assert package_transaction.diff(TransactionResult()) == []

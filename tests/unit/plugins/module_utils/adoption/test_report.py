@@ -10,12 +10,12 @@ import json
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image, report
-from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.report import Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.report import AdoptionPart
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import converged, file
 
-UNCHANGED = {part: Part([], ["satisfies nvidia_driver_source"]) for part in PARTS}
+UNCHANGED = {part: AdoptionPart([], ["satisfies nvidia_driver_source"]) for part in PARTS}
 ALL = image.Adoption("dlami", list(PARTS), "")
 
 
@@ -60,7 +60,10 @@ def test_what_satisfies_the_request_is_adopted_with_its_version_and_the_reason()
 
 
 def test_a_completed_part_names_what_is_not_held():
-    plans = {**UNCHANGED, "nvidia_driver": Part(["load nvidia_uvm"], ["kept", "the driver's packages are not held"])}
+    plans = {
+        **UNCHANGED,
+        "nvidia_driver": AdoptionPart(["load nvidia_uvm"], ["kept", "the driver's packages are not held"]),
+    }
     entry = parts(report.build(host(), ALL, plans, []))["nvidia_driver"]
     assert (entry["state"], entry["reason"]) == ("completed", "load nvidia_uvm; the driver's packages are not held")
 
@@ -73,7 +76,7 @@ def test_a_completed_part_names_what_is_not_held():
     ],
 )
 def test_a_hold_alone_is_no_completion(changes, state, reason):
-    plans = {**UNCHANGED, "container_engine": Part(changes, ["satisfies nvidia_driver_source"])}
+    plans = {**UNCHANGED, "container_engine": AdoptionPart(changes, ["satisfies nvidia_driver_source"])}
     entry = parts(report.build(host(), ALL, plans, []))["container_engine"]
     assert (entry["state"], entry["reason"]) == (state, reason)
 
@@ -82,7 +85,7 @@ def test_holds_and_what_keeps_the_driver_are_no_completion():
     there = host()
     there["installed_packages"] = {**there["installed_packages"], "nvidia-container-toolkit": "1.20.0-1 amd64"}
     changes = [f"write {owned.DRIVER_UNATTENDED_UPGRADES}", "hold libcuda1"]
-    plans = {**UNCHANGED, "nvidia_driver": Part(changes, [])}
+    plans = {**UNCHANGED, "nvidia_driver": AdoptionPart(changes, [])}
     found = parts(report.build(there, ALL, plans, ["nvidia-container-toolkit"]))
     assert (found["nvidia_driver"]["state"], found["nvidia_container_toolkit"]["state"]) == ("adopted", "adopted")
     assert found["nvidia_container_toolkit"]["reason"].endswith("hold nvidia-container-toolkit")
@@ -109,14 +112,14 @@ def test_a_daemon_in_a_package_of_the_driver_has_the_version_of_the_driver():
     ],
 )
 def test_what_a_part_configures_is_named_apart(part, change, completed):
-    found = parts(report.build(host(), ALL, {**UNCHANGED, part: Part([change], [])}, []))
+    found = parts(report.build(host(), ALL, {**UNCHANGED, part: AdoptionPart([change], [])}, []))
     assert {name for name, entry in found.items() if entry["state"] == "completed"} == (completed or {part})
     assert {found[name]["reason"] for name in completed} <= {change}
 
 
 def test_a_later_run_keeps_what_the_first_run_completed():
     there = host()
-    plans = {**UNCHANGED, "nvidia_persistenced": Part(["start nvidia-persistenced.service"], [])}
+    plans = {**UNCHANGED, "nvidia_persistenced": AdoptionPart(["start nvidia-persistenced.service"], [])}
     first = report.build(there, ALL, plans, ["efa"])
     assert not report.is_written(there, first)
     again = written(there, first)
@@ -127,7 +130,7 @@ def test_a_later_run_keeps_what_the_first_run_completed():
 
 def test_another_version_ends_a_completion():
     there = host()
-    plans = {**UNCHANGED, "nvidia_persistenced": Part(["start nvidia-persistenced.service"], [])}
+    plans = {**UNCHANGED, "nvidia_persistenced": AdoptionPart(["start nvidia-persistenced.service"], [])}
     again = written(there, report.build(there, ALL, plans, []))
     again["installed_packages"] = {**there["installed_packages"], "nvidia-persistenced": "600-1 amd64"}
     entry = parts(report.build(again, ALL, UNCHANGED, []))["nvidia_persistenced"]
@@ -143,8 +146,8 @@ def test_a_run_with_tags_changes_no_entry_of_the_other_parts():
     there = host(efa="1.47.0")
     plans = {
         **UNCHANGED,
-        "nvidia_persistenced": Part(["start nvidia-persistenced.service"], []),
-        "container_engine": Part(["change live-restore in /etc/docker/daemon.json"], []),
+        "nvidia_persistenced": AdoptionPart(["start nvidia-persistenced.service"], []),
+        "container_engine": AdoptionPart(["change live-restore in /etc/docker/daemon.json"], []),
     }
     first = report.build(there, ALL, plans, ["efa"])
     assert {"completed", "adopted", "left_alone"} == {part["state"] for part in first["parts"]}
@@ -165,7 +168,7 @@ def test_a_run_with_tags_reports_the_version_that_it_observed():
 def test_holds_of_this_run_are_reported_once():
     there = host()
     again = written(there, report.build(there, ALL, UNCHANGED, []))
-    holding = {**UNCHANGED, "nvidia_driver": Part(["hold nvidia-smi"], ["satisfies nvidia_driver_source"])}
+    holding = {**UNCHANGED, "nvidia_driver": AdoptionPart(["hold nvidia-smi"], ["satisfies nvidia_driver_source"])}
     held = report.build(again, ALL, holding, [])
     assert parts(held)["nvidia_driver"]["reason"] == "satisfies nvidia_driver_source; hold nvidia-smi"
     assert report.build(written(again, held), ALL, UNCHANGED, []) == held
@@ -226,7 +229,7 @@ def test_parts_that_belong_to_others_are_left_alone_with_the_reason():
 
 
 def test_the_table_names_each_part_and_wraps_long_reasons():
-    plans = {**UNCHANGED, "container_engine": Part([f"change {'option ' * 40}"], [])}
+    plans = {**UNCHANGED, "container_engine": AdoptionPart([f"change {'option ' * 40}"], [])}
     lines = report.table(report.build(host(), ALL, plans, []))
     assert lines[0].split() == ["PART", "STATE", "VERSION", "REASON"]
     assert [line.split()[0] for line in lines if line[:1].strip()][1:4] == [

@@ -86,7 +86,7 @@ class NodeStatus:
 
 def build(root, gpus, library_edits=None, **more):
     """Build a specification, which must pass the schema."""
-    host = specification.Host(VERSION, "x86_64", str(root), str(root), **more)
+    host = specification.CdiHost(VERSION, "x86_64", str(root), str(root), **more)
     result = specification.build(gpus, host, EDITS if library_edits is None else library_edits)
     cdi_schema.check(result.spec)
     return result
@@ -223,7 +223,7 @@ CHANNELS = "/dev/nvidia-caps-imex-channels/channel"
 def test_a_feature_has_a_specification_of_its_own(root, monkeypatch, feature, present, expected):
     feature_nodes(monkeypatch, root, *present)
     kind = f"nvidia.com/{specification.CLASSES[feature]}"
-    result = specification.build_feature(feature, specification.Host(root=str(root), kind=kind))
+    result = specification.build_feature(feature, specification.CdiHost(root=str(root), kind=kind))
     cdi_schema.check(result.spec)
     assert by_name(result) == expected
     assert result.spec["kind"] == kind
@@ -233,11 +233,11 @@ def test_a_feature_has_a_specification_of_its_own(root, monkeypatch, feature, pr
 def test_gds_mounts_what_its_library_reads(root, monkeypatch):
     feature_nodes(monkeypatch, root, "/dev/nvidia-fs0")
     (root / "run/udev").mkdir(parents=True)
-    (device,) = specification.build_feature("gds", specification.Host(root=str(root))).spec["devices"]
+    (device,) = specification.build_feature("gds", specification.CdiHost(root=str(root))).spec["devices"]
     assert [mount["containerPath"] for mount in device["containerEdits"]["mounts"]] == ["/run/udev"]
     (root / "etc").mkdir()
     (root / "etc/cufile.json").write_text("{}")
-    (device,) = specification.build_feature("gds", specification.Host(root=str(root))).spec["devices"]
+    (device,) = specification.build_feature("gds", specification.CdiHost(root=str(root))).spec["devices"]
     assert [mount["containerPath"] for mount in device["containerEdits"]["mounts"]] == ["/run/udev", "/etc/cufile.json"]
 
 
@@ -252,7 +252,7 @@ def test_gds_mounts_what_its_library_reads(root, monkeypatch):
 )
 def test_a_feature_without_nodes_is_an_error(root, feature, words):
     with pytest.raises(specification.CdiError) as caught:
-        specification.build_feature(feature, specification.Host(root=str(root)))
+        specification.build_feature(feature, specification.CdiHost(root=str(root)))
     assert words in str(caught.value)
 
 

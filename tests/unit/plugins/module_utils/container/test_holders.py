@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder, find_use
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.access import canonical_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import Host
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kubelet
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import MIG_UUIDS, UUIDS, gpu, mig, slice_
@@ -56,7 +56,7 @@ def use(tree, gpus=None, containers=(), **options):
     root = str(tree.root)
     uvm = "/dev/nvidia-uvm"
     table = process_table.read(root, pids, numbers, nodes=nodes, compute_node=uvm)
-    named = functools.partial(canonical_nodes, Host(None, root))
+    named = functools.partial(canonical_nodes, IsolationHost(None, root))
     return find_use(gpus, containers, table, kubelet.read(root), named, compute_node=uvm, **options)
 
 

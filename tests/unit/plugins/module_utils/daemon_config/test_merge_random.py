@@ -97,7 +97,7 @@ def steps(requests: st.SearchStrategy[dict[str, t.Any]], lists: tuple[str, ...])
     return st.lists(step, min_size=1, max_size=6)
 
 
-def run(text: str | None, state: State, step: Step) -> daemon_plan.Plan:
+def run(text: str | None, state: State, step: Step) -> daemon_plan.DaemonPlan:
     done = plan(
         text,
         step.options,

@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
@@ -73,7 +73,7 @@ def having(key: str, held=(), record=None, files=None, patterns=(), **changes) -
     return there
 
 
-def planned(key: str, there: dict, **request) -> Plan:
+def planned(key: str, there: dict, **request) -> DriverPlan:
     result = driver_plan.plan(there, request, platform(key))
     assert (result.errors, result.action, result.source) == ([], "adopt", "preinstalled")
     # No packages and no queries.
@@ -82,7 +82,7 @@ def planned(key: str, there: dict, **request) -> Plan:
     return result
 
 
-def newly_held(there: dict, result: Plan) -> list[str]:
+def newly_held(there: dict, result: DriverPlan) -> list[str]:
     """Return the packages that the transaction holds."""
     selectors = [package_selector.parse(text) for text in result.todo.transaction.hold]
     packages = there["packages"].items()
@@ -93,7 +93,7 @@ def newly_held(there: dict, result: Plan) -> list[str]:
     )
 
 
-def after(key: str, there: dict, result: Plan) -> dict:
+def after(key: str, there: dict, result: DriverPlan) -> dict:
     """Return the host after the run."""
     work, held = result.todo.transaction, {name for name, package in there["packages"].items() if package["held"]}
     new = newly_held(there, result)

@@ -28,7 +28,7 @@ def vgpu_host(bound: str | None = None, version: str | None = "570.172.07", **ch
     return host("ubuntu-24.04", (A10,), nvidia=nvidia, modules_loaded=loaded, **changes)
 
 
-def plan(there: dict, **request: str) -> driver_plan.Plan:
+def plan(there: dict, **request: str) -> driver_plan.DriverPlan:
     return driver_plan.plan(there, request, platform(there["os"]["key"]) if there["os"]["key"] else None)
 
 

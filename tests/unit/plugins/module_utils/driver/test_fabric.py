@@ -7,7 +7,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric as driver_fabric
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     B200,
@@ -28,7 +28,7 @@ MASKED = {UNIT: {"load_state": "masked", "unit_file_state": "masked", "active_st
 MISSING = {UNIT: {"load_state": "not-found", "unit_file_state": None, "active_state": "inactive"}}
 
 
-def adopted(request=None, **changes) -> Plan:
+def adopted(request=None, **changes) -> DriverPlan:
     """Plan for a host whose driver came with its image."""
     driver = {**DRIVER, "kernel_module_flavor": "open", **changes.pop("driver", {})}
     loaded = ["nvidia", "nvidia_uvm"] if driver["loaded"] else []
@@ -129,7 +129,7 @@ SEEN = {"nvlink5_switches": ["0000:05:00.0"]}
 ALL = {"fabricmanager", "nvlsm", "imex"}
 
 
-def planned(gpu: str, request=None, key="ubuntu-24.04", **changes) -> tuple[Plan, set[str]]:
+def planned(gpu: str, request=None, key="ubuntu-24.04", **changes) -> tuple[DriverPlan, set[str]]:
     """Plan for a bare host. Return the plan and the planned companions."""
     result = driver_plan.plan(host(key, (gpu,), **changes), request or {}, platform(key))
     names = ("fabricmanager", "nvlsm", "imex")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, add_package, host, platform
 
 KEYS = ["el-8", "el-9", "el-10"]
@@ -18,7 +18,7 @@ RUNFILE = {"source": "runfile", "version": VERSION, "runfile_checksum": "sha256:
 PLUGIN = "python3-dnf-plugin-versionlock"
 
 
-def planned(key: str, request: dict, packages: tuple[str, ...] = (), **offered: list[str]) -> Plan:
+def planned(key: str, request: dict, packages: tuple[str, ...] = (), **offered: list[str]) -> DriverPlan:
     """Plan with repositories that have every queried package, except as `offered` says."""
     there = host(key, packages=dict.fromkeys((PLUGIN, *packages), "1-1"), headers=(KERNELS[key],))
     asked = driver_plan.plan(there, request, platform(key)).todo.query

@@ -533,7 +533,7 @@ def test_prebuilt_modules_of_next_kernel_are_required(request_, more, words):
 # --- another source ---
 
 
-def in_archive(there: dict, request: dict, version: str) -> driver_plan.Plan:
+def in_archive(there: dict, request: dict, version: str) -> driver_plan.DriverPlan:
     """Plan with an archive that has one version of the driver."""
     todo = driver_plan.plan(there, request, platform("debian-13")).todo
     return driver_plan.plan(there, request, platform("debian-13"), offer(there, todo.query, version))

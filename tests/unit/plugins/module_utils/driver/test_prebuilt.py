@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     V100,
@@ -38,7 +38,7 @@ def depends(flavor: str, kernel: str) -> str:
     return f"linux-image-{kernel} | linux-image-unsigned-{kernel}{upper}, {COMMON} (>= {driver})"
 
 
-def plan(there: dict, request: dict, flavor: str, drivers: tuple[str, ...] = ("580.95.05",)) -> Plan:
+def plan(there: dict, request: dict, flavor: str, drivers: tuple[str, ...] = ("580.95.05",)) -> DriverPlan:
     """Plan with the archive's answer: the modules of all kernels, and these drivers."""
     asked = driver_plan.plan(there, request, platform(KEY)).todo
     versions = {name: [f"{driver}-0ubuntu0.24.04.1" for driver in drivers] for name in asked.query}

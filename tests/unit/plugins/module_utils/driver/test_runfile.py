@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import runfile
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host, platform
 
 K80 = "0x102d"
@@ -52,7 +52,7 @@ DAEMON = {"pid": 41, "command": "nvidia-persiste", "devices": ["/dev/nvidia0"], 
 JOB = {"pid": 42, "command": "train", "devices": ["/dev/nvidia0"], "container": "4f1c", "container_name": "job"}
 
 
-def upgrade(version: str, old: str, holders: list[dict], **more) -> Plan:
+def upgrade(version: str, old: str, holders: list[dict], **more) -> DriverPlan:
     """Plan another version for a running driver that NVIDIA's installer installed."""
     kernel = KERNELS["debian-12"]
     there = host(
@@ -104,7 +104,7 @@ SLES, NEW = KERNELS["sles-15"], "6.4.0-150700.53.28-default"
 REBUILT = {"source": "runfile", "version": "580.95.05", "runfile_checksum": SUM}
 
 
-def installed_by_installer(key: str, wish: dict, modules: dict, flavor: str | None = None, **more) -> Plan:
+def installed_by_installer(key: str, wish: dict, modules: dict, flavor: str | None = None, **more) -> DriverPlan:
     """Plan again for a driver of NVIDIA's installer. `flavor`: of the module for the running kernel."""
     driver = {"library": "580.95.05", "runfile": True, "on_disk_flavor": flavor}
     there = host(key, modules=modules, driver=driver, **more)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     H100,
     KERNELS,
@@ -45,7 +45,9 @@ def offered(name: str, signed: tuple[str, ...], drivers: tuple[str, ...]) -> lis
     ]
 
 
-def plan(there: dict, request: dict, signed: tuple[str, ...], drivers: tuple[str, ...], **more: list[str]) -> Plan:
+def plan(
+    there: dict, request: dict, signed: tuple[str, ...], drivers: tuple[str, ...], **more: list[str]
+) -> DriverPlan:
     """Plan with SUSE's channels, which have these signed modules, and NVIDIA's repository, which has these drivers."""
     asked = driver_plan.plan(there, request, platform("sles-15")).todo.query
     known = {name: offered(name, signed, drivers) for name in asked}

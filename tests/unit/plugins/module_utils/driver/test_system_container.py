@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal, reboot, system_container
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import kernel_modules
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector
@@ -38,7 +38,7 @@ def guest(key: str, loaded: str | None = LOADED, **changes) -> dict:
     return host(key, (H100,), driver=driver, **more)
 
 
-def plan(there: dict, key: str, request: dict | None = None, *versions: str) -> Plan:
+def plan(there: dict, key: str, request: dict | None = None, *versions: str) -> DriverPlan:
     """Plan with an answer of the repositories: every package that the plan asks for, in these versions."""
     rejected: dict[str, str] = {}
     result = driver_plan.plan(there, request or {}, platform(key))
@@ -53,7 +53,7 @@ def plan(there: dict, key: str, request: dict | None = None, *versions: str) -> 
     return result
 
 
-def installed(result: Plan) -> dict[str, str]:
+def installed(result: DriverPlan) -> dict[str, str]:
     """Return the packages of a plan with their versions."""
     return dict(item.partition("=")[::2] for item in result.todo.transaction.install)
 

@@ -18,7 +18,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     B200,
     H100,
@@ -93,7 +93,7 @@ def ask(names: list[str], repository: Repository) -> Repository:
     return {**found, **headers, **{name: repository[name] for name in matches}}
 
 
-def plan(there: dict, request: dict, repository: Repository, streams: dict | None = None) -> Plan:
+def plan(there: dict, request: dict, repository: Repository, streams: dict | None = None) -> DriverPlan:
     """Plan as the site does: query the repositories of each source until a plan has its answer."""
     data = platform(there["os"]["key"], there["os"])
     rejected: dict[str, str] = {}
@@ -112,11 +112,11 @@ def plan(there: dict, request: dict, repository: Repository, streams: dict | Non
     raise AssertionError(f"the plans reject the sources {rejected} without end")
 
 
-def modules(result: Plan) -> list[str]:
+def modules(result: DriverPlan) -> list[str]:
     return sorted(name for name in result.todo.transaction.install if "kmod" in name and "common" not in name)
 
 
-def versions(result: Plan) -> set[str]:
+def versions(result: DriverPlan) -> set[str]:
     return {item.partition("=3:")[2].partition("-")[0] for item in result.todo.transaction.install if "=3:" in item}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     FROM_NVIDIA,
@@ -52,7 +52,7 @@ def driver_of(key: str, version: str, request: dict, gpus: tuple[str, ...] = (A1
     return there
 
 
-def asked(there: dict, request: dict, *versions: str, without: tuple[str, ...] = ()) -> Plan:
+def asked(there: dict, request: dict, *versions: str, without: tuple[str, ...] = ()) -> DriverPlan:
     """Plan twice, as the role does. The repositories have every package of each version's branch."""
     key = there["os"]["key"]
     todo = driver_plan.plan(there, request, platform(key)).todo

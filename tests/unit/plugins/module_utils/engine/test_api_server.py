@@ -46,7 +46,7 @@ def podman_answers(monkeypatch):
     def call(_self, _method, path, *_body, **_options):
         return {"/version": PODMAN, "/info": INFO, "/containers/json?all=1": []}.get(path)
 
-    monkeypatch.setattr(volumes.Docker, "_call", call)
+    monkeypatch.setattr(volumes.VolumesOfDocker, "_call", call)
 
 
 class Podman:
@@ -65,9 +65,9 @@ def refused_by_gpu_container():
 
 
 def refused_by_the_driver_volume():
-    assert [one.name for one in volumes.chosen(["auto"], volumes.Docker(), Podman())] == ["podman"]
+    assert [one.name for one in volumes.chosen(["auto"], volumes.VolumesOfDocker(), Podman())] == ["podman"]
     with pytest.raises(volumes.EngineError) as error:
-        volumes.chosen(["docker"], volumes.Docker(), Podman())
+        volumes.chosen(["docker"], volumes.VolumesOfDocker(), Podman())
     return str(error.value)
 
 
@@ -77,7 +77,7 @@ def refused_by_the_driver_volume():
         refused_by_gpu_container,
         refused_by_the_driver_volume,
         lambda: report._list_containers(engines.Docker()).reason,  # gpu_container_info
-        lambda: on_host.Engines(lambda argv: (127, "", "")).obstacle("docker"),  # the proof
+        lambda: on_host.ProofEngines(lambda argv: (127, "", "")).obstacle("docker"),  # the proof
     ],
 )
 def test_podman_on_dockers_socket_is_refused_with_the_reason(podman_answers, reason):

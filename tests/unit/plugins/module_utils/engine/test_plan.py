@@ -15,8 +15,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE, Plan, Service
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE, EnginePlan, Service
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
 
 SUPPORT = ["ca-certificates", "iptables", "python3-requests"]
 PLATFORMS: dict[str, t.Any] = {
@@ -49,11 +49,11 @@ MACHINE = "5f3ab1c29d6e4b0f8a7c6d5e4f3a2b1c"
 NO_UNIT = {"load_state": "not-found", "active_state": "inactive", "unit_file_state": None, "fragment_path": None}
 
 
-def settings(name: str = "docker", source: str = "auto", **options: t.Any) -> Request:
-    return Request(name=name, source=source, **options)
+def settings(name: str = "docker", source: str = "auto", **options: t.Any) -> EngineRequest:
+    return EngineRequest(name=name, source=source, **options)
 
 
-def plan(seen: dict[str, t.Any], request: Request) -> Plan:
+def plan(seen: dict[str, t.Any], request: EngineRequest) -> EnginePlan:
     return engine_plan.plan(seen, request, PLATFORMS)
 
 
@@ -64,6 +64,7 @@ def host(key: str | None = "debian-12", packages: tuple[str, ...] = (), **more: 
         "os": {"key": key, "name": f"Some {key}", "package_manager": "apt"},
         "apt": {"sources": []},
         "held_packages": [],
+        "accelerators": {"nvidia": {"gpus": []}},
         "engine_processes": {"containers": {}, "rootless_docker": []},
         "uid": 0,
         "identity": {"machine_id": MACHINE},
@@ -300,7 +301,7 @@ def test_engine_without_a_package_is_kept_on_any_platform() -> None:
         (with_daemon_json(host(), '{\n"a" 1\n}'), settings(), "/etc/docker/daemon.json, line 2 column 5"),
     ],
 )
-def test_problems_are_reported_before_any_change(seen: dict[str, t.Any], wanted: Request, words: str) -> None:
+def test_problems_are_reported_before_any_change(seen: dict[str, t.Any], wanted: EngineRequest, words: str) -> None:
     problems = " ".join(plan(seen, wanted).problems)
     assert words in problems
 

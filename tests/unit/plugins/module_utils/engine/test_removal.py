@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.removal import Removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.removal import EngineRemoval
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import read
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.engine_samples import PLATFORMS, host, recorded
 
@@ -23,7 +23,7 @@ REST = "remove the dependencies, repositories and holds that this role recorded"
 OPTIONS = "remove the options of this role from /etc/docker/daemon.json"
 
 
-def absent(seen: dict[str, t.Any], name: str = "docker") -> Removal:
+def absent(seen: dict[str, t.Any], name: str = "docker") -> EngineRemoval:
     return removal.plan(t.cast("t.Any", seen), read({"state": "absent", "name": name}), PLATFORMS)
 
 

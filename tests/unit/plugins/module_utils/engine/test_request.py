@@ -8,7 +8,7 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import Plan, plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import EnginePlan, plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import read
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.engine_samples import NO_DATA
 
@@ -21,6 +21,7 @@ BARE: dict[str, t.Any] = {
     "nvidia": {"gpus": []},
     "installed_packages": {},
     "held_packages": [],
+    "accelerators": {"nvidia": {"gpus": []}},
     "engine_processes": {"containers": {}, "rootless_docker": []},
     "services": {},
     "engines": {"docker": {"package": None, "version": None, "info": None}},
@@ -33,7 +34,7 @@ PLATFORMS = {
 }
 
 
-def planned(options: t.Any, recommended: t.Any) -> Plan:
+def planned(options: t.Any, recommended: t.Any) -> EnginePlan:
     request = read({"docker_options": options, "docker_recommended": recommended})
     return plan(t.cast("Host", BARE), request, PLATFORMS)
 

@@ -22,9 +22,9 @@ ENTRIES = [
 @pytest.mark.parametrize("old_table", [False, True])
 def test_names_paths_and_machines_are_parsed(old_table):
     assert loader_cache.parse(driver_tree.cache_bytes(ENTRIES, old_table)) == [
-        loader_cache.Entry("libcuda.so.1", "/lib/x86_64-linux-gnu/libcuda.so.1", "x86_64", 64),
-        loader_cache.Entry("libcuda.so.1", "/lib/i386-linux-gnu/libcuda.so.1", "i386", 32),
-        loader_cache.Entry("libcuda.so.1", "/lib/aarch64-linux-gnu/libcuda.so.1", "aarch64", 64),
+        loader_cache.LoaderCacheEntry("libcuda.so.1", "/lib/x86_64-linux-gnu/libcuda.so.1", "x86_64", 64),
+        loader_cache.LoaderCacheEntry("libcuda.so.1", "/lib/i386-linux-gnu/libcuda.so.1", "i386", 32),
+        loader_cache.LoaderCacheEntry("libcuda.so.1", "/lib/aarch64-linux-gnu/libcuda.so.1", "aarch64", 64),
     ]
 
 

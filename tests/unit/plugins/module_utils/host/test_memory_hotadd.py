@@ -7,7 +7,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
@@ -63,14 +63,14 @@ def grace(key: str = "ubuntu-24.04", gpus: tuple[str, ...] = (GH200,), **changes
     return host(key, gpus, **{**there, "files": {**files, **changes.get("files", {})}})
 
 
-def plan(there: dict, asked: bool = True) -> Plan:
+def plan(there: dict, asked: bool = True) -> DriverPlan:
     wish = {"source": "preinstalled", "memory_hotadd_override": asked}
     result = driver_plan.plan(there, wish, platform(there["os"]["key"]))
     assert result.errors == []
     return result
 
 
-def written(there: dict, result: Plan) -> dict:
+def written(there: dict, result: DriverPlan) -> dict:
     """Return the host after the plan's files were written."""
     files = {
         file["path"]: {"exists": file["state"] == "present", "content": file["content"] or None}

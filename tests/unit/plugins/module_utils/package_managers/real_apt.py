@@ -72,7 +72,7 @@ class RealApt:
     def sources(self, *lines: str, path: str = "/etc/apt/sources.list") -> None:
         (self.root / path.lstrip("/")).write_text("".join(lines))
 
-    def plan(self, *names: str, **options: Any) -> transaction.Result:
+    def plan(self, *names: str, **options: Any) -> transaction.TransactionResult:
         return transaction.present(
             request(install=list(names), **options), self.apt, Journal("tools", str(self.root)), check_mode=True
         )

@@ -27,7 +27,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     item,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_lists
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 FILES = Path(__file__).parent / "files"
 HOST = View()
@@ -382,13 +382,13 @@ def test_the_view_has_the_new_files_and_leaves_the_host_alone(host: Host, place:
     host.write("/var/lib/apt/lists/lock", "")
     before = {path: path.read_bytes() for path in host.root.rglob("*") if path.is_file()}
     files = [
-        File(SOURCE, NEW.encode()),
-        File(KEY, b"\x99key"),
-        File("/etc/apt/sources.list.d/old.list", None),
-        File("/etc/apt/preferences.d/pin", b"new pin\n"),
-        File("/etc/apt/auth.conf.d/new.conf", b"machine new.example login me password secret\n", 0o600),
-        File("/etc/apt/apt.conf.d/90new", b'Acquire::http::Proxy::new.example "http://proxy.example";\n'),
-        File("/etc/apt/preferences.d/absent", None),
+        RepositoryFile(SOURCE, NEW.encode()),
+        RepositoryFile(KEY, b"\x99key"),
+        RepositoryFile("/etc/apt/sources.list.d/old.list", None),
+        RepositoryFile("/etc/apt/preferences.d/pin", b"new pin\n"),
+        RepositoryFile("/etc/apt/auth.conf.d/new.conf", b"machine new.example login me password secret\n", 0o600),
+        RepositoryFile("/etc/apt/apt.conf.d/90new", b'Acquire::http::Proxy::new.example "http://proxy.example";\n'),
+        RepositoryFile("/etc/apt/preferences.d/absent", None),
     ]
     view = host.apt.view(place, files)
     etc = Path(place, "root/etc/apt")
@@ -418,7 +418,7 @@ def test_apt_reads_only_the_configuration_of_the_view(host: Host, place: str) ->
 
 
 def test_apt_can_read_the_view_as_its_own_user(host: Host, place: str) -> None:
-    host.apt.view(place, [File(KEY, b"key")])
+    host.apt.view(place, [RepositoryFile(KEY, b"key")])
     for path in (place, f"{place}/lists", f"{place}/root/usr/share/keyrings"):
         assert os.stat(path).st_mode & 0o005 == 0o005
     assert os.stat(f"{place}/root{KEY}").st_mode & 0o004
@@ -426,7 +426,7 @@ def test_apt_can_read_the_view_as_its_own_user(host: Host, place: str) -> None:
 
 def test_a_similar_path_is_no_new_key(host: Host, place: str) -> None:
     host.write("/etc/apt/sources.list", f"deb [signed-by={KEY}.old] http://a /\ndeb [signed-by={KEY}] http://b /\n")
-    host.apt.view(place, [File(KEY, b"key")])
+    host.apt.view(place, [RepositoryFile(KEY, b"key")])
     text = Path(place, "root/etc/apt/sources.list").read_text()
     assert text == f"deb [signed-by={KEY}.old] http://a /\ndeb [signed-by={place}/root{KEY}] http://b /\n"
 
@@ -438,7 +438,7 @@ def test_components_change_only_the_entries_of_the_archive(host: Host, place: st
     host.write("/etc/apt/sources.list.d/other.list", "deb http://other.example trixie main\n")
     files = host.apt.component_files(["contrib"])
     changed = "deb http://m.example/debian trixie main contrib\n"
-    assert files == [File("/etc/apt/sources.list", changed.encode(), 0o640)]
+    assert files == [RepositoryFile("/etc/apt/sources.list", changed.encode(), 0o640)]
     assert host.apt.component_files(["main"]) == []
     host.apt.view(place, files)
     assert Path(place, "root/etc/apt/sources.list").read_text() == changed
@@ -524,7 +524,9 @@ def test_forget_removes_only_the_lists_of_the_removed_entry(host: Host) -> None:
     others = ["m.example_debian_dists_trixie_InRelease", "new.example_repo_sub_Packages", "lock"]
     for name in (*lists, *others):
         host.write(f"/var/lib/apt/lists/{name}", "")
-    host.apt.forget([File(SOURCE, NEW.encode() + b"\nTypes: deb\nURIs: http://shared.example\nSuites: /\n")], [])
+    host.apt.forget(
+        [RepositoryFile(SOURCE, NEW.encode() + b"\nTypes: deb\nURIs: http://shared.example\nSuites: /\n")], []
+    )
     assert sorted(os.listdir(host.root / "var/lib/apt/lists")) == sorted(["shared.example_Packages", *others])
     assert host.ran == []
 

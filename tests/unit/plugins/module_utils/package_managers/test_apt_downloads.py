@@ -20,7 +20,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.package_managers.real_apt import RealApt
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.transaction_samples import request
 
@@ -111,7 +111,7 @@ def transactions(host: RealApt, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_each_list_is_downloaded_once_in_a_run(host: RealApt, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     host.sources(server.entry("base"))
     present = transactions(host, monkeypatch)
-    added = (File("/etc/apt/sources.list.d/added.list", server.entry("added").encode()),)
+    added = (RepositoryFile("/etc/apt/sources.list.d/added.list", server.entry("added").encode()),)
     # The plan of the run, the transaction that adds a repository, and one of another role.
     wanted = request(files=added)
     question = transaction.Question(["driver", "tool"])

@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import repositories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.package_managers.real_apt import RealApt
 
 pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="apt is not installed")
@@ -65,7 +65,7 @@ def test_the_lists_of_a_removed_entry_are_removed(host: RealApt, kind: str) -> N
     os.unlink(host.root / LIST.lstrip("/"))
     lists = host.root / "var/lib/apt/lists"
     before = {path.name for path in lists.glob("*_dists_*")}
-    host.apt.forget([File(LIST, entry.encode())], [])
+    host.apt.forget([RepositoryFile(LIST, entry.encode())], [])
     after = {path.name for path in lists.glob("*_dists_*")}
     assert len(before) == 4
     assert after == {name for name in before if "kept" in name}

@@ -24,7 +24,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.package_managers.real_apt import RealApt
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.transaction_samples import request
 
@@ -55,7 +55,7 @@ def test_a_dead_third_party_repository_is_only_a_warning(host: RealApt) -> None:
 
 def test_a_repository_of_the_transaction_is_necessary(host: RealApt) -> None:
     host.sources(host.repository("good", "driver=1.0"))
-    files = (File(ENTRY, f"deb {DEAD} stable main\n".encode()),)
+    files = (RepositoryFile(ENTRY, f"deb {DEAD} stable main\n".encode()),)
     with pytest.raises(PackageManagerError) as error:
         host.plan("driver", files=files)
     assert f"The package repository {DEAD} stable: Could not connect" in str(error.value)
@@ -127,7 +127,7 @@ def test_a_repository_that_sends_no_data_is_only_a_warning(host: RealApt) -> Non
         host.apt.apply([])
         assert time.monotonic() - started < 1
         # It is necessary.
-        files = (File(ENTRY, f"deb {url} stable main\n".encode()),)
+        files = (RepositoryFile(ENTRY, f"deb {url} stable main\n".encode()),)
         host.sources(host.repository("other", "tool=1.0"))
         host.apt.failures.found.clear()
         with pytest.raises(PackageManagerError, match="This transaction needs it"):

@@ -20,10 +20,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     item,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 FILES = Path(__file__).parent / "files" / "dnf"
 # drv 1-1.el9, drvlib 1-1.el9, fca 1-1.el9, ep 3:1.0-1.el9 and, after a killed upgrade, two versions of slow.
@@ -218,7 +218,7 @@ def test_repair_of_a_package_whose_file_another_package_has(new):
         "notes-1-1.el9.noarch\n"
     )
     listing = "slow\t2-1.el9\tnoarch\t1795392515\t80\napp\t2-1.el9\tnoarch\t1795392515\t81\n"
-    planned = [Change(name, "install", None, "2-1.el9", "noarch") for name in ("app", "slow")]
+    planned = [SimulatedChange(name, "install", None, "2-1.el9", "noarch") for name in ("app", "slow")]
     host = Host(
         ("--query --all", (0, listing, "")),
         ("reinstall app-2-1.el9.noarch slow-2-1.el9.noarch", (1, "", conflict)),
@@ -338,7 +338,7 @@ ENTRY = (
 
 def test_view(tmp_path):
     """The view is a private directory. The host's files do not change."""
-    files = [File("/etc/yum.repos.d/new.repo", ENTRY), File("/etc/pki/new.key", KEY)]
+    files = [RepositoryFile("/etc/yum.repos.d/new.repo", ENTRY), RepositoryFile("/etc/pki/new.key", KEY)]
     write(tmp_path, "/etc/yum.repos.d/a.repo", "[a]\n")
     view = Dnf(Host(), str(tmp_path)).view(str(tmp_path / "view"), files)
     assert view == View((f"--setopt=reposdir={tmp_path}/view/repositories",))
@@ -360,7 +360,7 @@ def test_the_view_leaves_no_cache_of_an_entry_that_is_not_written(tmp_path, monk
     at_exit = []
     monkeypatch.setattr(atexit, "register", lambda call, *arguments: at_exit.append((call, arguments)))
     write(tmp_path, "/var/cache/dnf/new-0123456789abcdef/x", "")
-    files = [File("/etc/yum.repos.d/new.repo", ENTRY), File("/etc/pki/new.key", KEY)]
+    files = [RepositoryFile("/etc/yum.repos.d/new.repo", ENTRY), RepositoryFile("/etc/pki/new.key", KEY)]
     Dnf(Host(), str(tmp_path)).view(str(tmp_path / "view"), files)
     for name in ("base.solv", "new-ffffffffffffffff/x", "new.solv"):
         write(tmp_path, f"/var/cache/dnf/{name}", "")
@@ -375,7 +375,7 @@ def test_unreachable_repository(tmp_path):
     """The error has the URL without the login."""
     host = Host(("makecache", output("unreachable", 1)))
     with pytest.raises(PackageManagerError) as error:
-        Dnf(host, str(tmp_path)).view(str(tmp_path / "view"), [File("/etc/yum.repos.d/new.repo", ENTRY)])
+        Dnf(host, str(tmp_path)).view(str(tmp_path / "view"), [RepositoryFile("/etc/yum.repos.d/new.repo", ENTRY)])
     assert "http://...@127.0.0.1:9/x/repodata/repomd.xml" in str(error.value)
     assert "secret" not in str(error.value)
 
@@ -385,16 +385,22 @@ def test_apply():
     host = Host()
     backend = Dnf(host)
     backend.apply(
-        [File("/etc/yum.repos.d/old.repo", None), File("/etc/pki/old.key", None), File("/etc/pki/new.key", KEY)]
+        [
+            RepositoryFile("/etc/yum.repos.d/old.repo", None),
+            RepositoryFile("/etc/pki/old.key", None),
+            RepositoryFile("/etc/pki/new.key", KEY),
+        ]
     )
     assert host.commands == []
-    backend.apply([File("/etc/yum.repos.d/old.repo", None), File("/etc/yum.repos.d/new.repo", ENTRY)])
+    backend.apply(
+        [RepositoryFile("/etc/yum.repos.d/old.repo", None), RepositoryFile("/etc/yum.repos.d/new.repo", ENTRY)]
+    )
     assert host.commands == ["dnf --assumeyes makecache"]
 
 
 def test_a_replaced_key_clears_the_keys_that_the_cache_trusts(tmp_path):
     """A repository with signed metadata has its own list of keys. dnf imports the new key with the metadata."""
-    key = File("/etc/pki/x.key", openpgp.armored(b"\x99\x00\x3d\x04" + b"k" * 60))
+    key = RepositoryFile("/etc/pki/x.key", openpgp.armored(b"\x99\x00\x3d\x04" + b"k" * 60))
     entry = "[{0}]\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/{0}.key\n"
     for name in ("x", "y"):
         write(tmp_path, f"/etc/yum.repos.d/{name}.repo", entry.format(name))
@@ -405,7 +411,7 @@ def test_a_replaced_key_clears_the_keys_that_the_cache_trusts(tmp_path):
     assert host.commands == ["dnf --assumeyes makecache"]
     # A new entry: the cache only trusts its new key.
     write(tmp_path, "/var/cache/dnf/x-0123456789abcdef/pubring/pubring.kbx", "")
-    Dnf(Host(), str(tmp_path)).apply([key, File("/etc/yum.repos.d/x.repo", entry.format("x").encode())])
+    Dnf(Host(), str(tmp_path)).apply([key, RepositoryFile("/etc/yum.repos.d/x.repo", entry.format("x").encode())])
     assert (tmp_path / "var/cache/dnf/x-0123456789abcdef/pubring").exists()
 
 
@@ -420,7 +426,7 @@ def test_forget(tmp_path):
     ):
         write(tmp_path, f"/var/cache/dnf/{name}", "")
     host = Host()
-    files = [File("/etc/yum.repos.d/new.repo", ENTRY), File("/etc/pki/new.key", KEY)]
+    files = [RepositoryFile("/etc/yum.repos.d/new.repo", ENTRY), RepositoryFile("/etc/pki/new.key", KEY)]
     Dnf(host, str(tmp_path)).forget(files, ["gpg-pubkey-4150cfbf"])
     assert host.commands == ["rpm --erase gpg-pubkey-4150cfbf"]
     left = sorted(path.name for path in (tmp_path / "var/cache/dnf").iterdir())
@@ -507,7 +513,7 @@ NO_PLUGIN = (1, "", "No such command: versionlock. Please use /usr/bin/dnf --hel
 def test_the_plugin_that_locks_versions(answer, coming, expected):
     """Whether it works is known before the first change, and without a repository."""
     host = Host(("versionlock list", answer))
-    changes = [Change("drv", "upgrade", "1-1", "2-1"), Change(coming, "install", None, "1-1")]
+    changes = [SimulatedChange("drv", "upgrade", "1-1", "2-1"), SimulatedChange(coming, "install", None, "1-1")]
     if isinstance(expected, bool):
         assert Dnf(host).locks_versions(changes) is expected
     else:

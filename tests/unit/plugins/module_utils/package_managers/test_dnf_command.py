@@ -16,8 +16,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
     dnf_view,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Item, Steps, item
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 FILES = Path(__file__).parent / "files" / "dnf"
 INSTALLED = {"drv", "drvlib", "fca"}
@@ -126,7 +126,7 @@ def test_removal_is_completed_only_with_its_replacement():
     packages = [one for one in dnf_state.parse(read("rpm-killed.txt")) if one.name not in ("slow", "ep")]
     assert dnf_state.damage(run, packages).gone == ()
     arrived = [("newdrv", "4-1.el9"), ("ep", "3:2.0-1.el9"), ("slow", "2-1.el9")]
-    packages += [dnf_state.Package(name, version, "noarch") for name, version in arrived]
+    packages += [dnf_state.DnfPackage(name, version, "noarch") for name, version in arrived]
     assert [one.label for one in dnf_state.damage(run, packages).gone] == ["drv-1-1.el9.noarch"]
 
 
@@ -139,9 +139,9 @@ def test_view():
     }
     entry = b"[new]\nbaseurl=http://new/\nskip_if_unavailable=1\ngpgkey=file:///etc/new.key file:///etc/new.keyring\n"
     files = [
-        File("/etc/yum.repos.d/new.repo", entry),
-        File("/etc/yum.repos.d/old.repo", None),
-        File("/etc/new.key", b"key"),
+        RepositoryFile("/etc/yum.repos.d/new.repo", entry),
+        RepositoryFile("/etc/yum.repos.d/old.repo", None),
+        RepositoryFile("/etc/new.key", b"key"),
     ]
     assert dnf_view.contents("/view", host, files) == {
         "/view/keys/0": b"key",
@@ -202,8 +202,8 @@ def test_planned_packages_are_complete_only_if_the_history_says_so(history, repe
         return 0, history if "history" in argv else "", ""
 
     planned = [
-        Change("slow", "install", None, "2-1.el9", "noarch"),
-        Change("app", "install", None, "1-1.el9", "noarch"),
+        SimulatedChange("slow", "install", None, "2-1.el9", "noarch"),
+        SimulatedChange("app", "install", None, "1-1.el9", "noarch"),
     ]
-    found = dnf_state.damage(run, [dnf_state.Package("slow", "2-1.el9", "noarch")], planned)
+    found = dnf_state.damage(run, [dnf_state.DnfPackage("slow", "2-1.el9", "noarch")], planned)
     assert [one.nevra for one in found.came] == repeated

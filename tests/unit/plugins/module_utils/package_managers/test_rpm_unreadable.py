@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zy
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.transaction_samples import request
 
 DIRECTORIES = {"dnf": "/etc/yum.repos.d", "zypper": "/etc/zypp/repos.d"}
@@ -191,7 +191,9 @@ def test_the_repository_of_the_transaction_is_necessary(make: Make) -> None:
     machine.dead = {"tools"}
     machine.root.joinpath(path.lstrip("/")).write_text(machine.entry("tools", "skip_if_unavailable=1\n"))
     with pytest.raises(PackageManagerError) as error:
-        machine.plan("driver", files=(File(path, machine.entry("tools", "skip_if_unavailable=1\n").encode()),))
+        machine.plan(
+            "driver", files=(RepositoryFile(path, machine.entry("tools", "skip_if_unavailable=1\n").encode()),)
+        )
     assert "@s/tools" in str(error.value)
     assert "This transaction needs it." in str(error.value)
     assert "Nothing was changed." in str(error.value)

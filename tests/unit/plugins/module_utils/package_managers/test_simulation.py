@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import simulation
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 
 FILES = Path(__file__).parent / "files/simulations"
 APP = "app-with-a-rather-long-package-name-for-the-table"
@@ -21,7 +21,7 @@ def output(name: str) -> str:
     return (FILES / name).read_text(encoding="utf-8")
 
 
-def described(changes: list[Change]) -> list[str]:
+def described(changes: list[SimulatedChange]) -> list[str]:
     return [str(change) for change in changes]
 
 
@@ -46,8 +46,8 @@ def test_apt_names_the_architecture() -> None:
     assert {change.name: change.arch for change in simulation.apt(output("apt-install.txt"))}["native"] == "amd64"
     text = "Inst libc6:i386 [2.36-9] (2.36-10 Debian:12.5/stable [i386]) []\nRemv old:i386 [1]\n"
     assert simulation.apt(text) == [
-        Change("libc6", "upgrade", "2.36-9", "2.36-10", "i386"),
-        Change("old", "remove", "1", None, "i386"),
+        SimulatedChange("libc6", "upgrade", "2.36-9", "2.36-10", "i386"),
+        SimulatedChange("old", "remove", "1", None, "i386"),
     ]
 
 

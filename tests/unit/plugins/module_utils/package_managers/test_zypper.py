@@ -17,10 +17,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     View,
     item,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 FILES = Path(__file__).parent / "files/zypper"
 KEY = (FILES / "key.asc").read_bytes()
@@ -228,9 +228,9 @@ def test_the_later_version_is_reinstalled_without_downloading_metadata():
 def test_planned_packages_are_reinstalled_if_they_are_installed_in_the_planned_version():
     programs = interrupted()
     changes = [
-        Change("base", "upgrade", "2-1", "3-1"),
-        Change("job", "upgrade", "1-1", "2-1"),
-        Change("clash", "install", None, "1-1"),
+        SimulatedChange("base", "upgrade", "2-1", "3-1"),
+        SimulatedChange("job", "upgrade", "1-1", "2-1"),
+        SimulatedChange("clash", "install", None, "1-1"),
     ]
     Zypper(programs).repair(changes)
     assert programs.ran("install ")[0].endswith("--oldpackage app=3-1 base=3-1")
@@ -239,7 +239,9 @@ def test_planned_packages_are_reinstalled_if_they_are_installed_in_the_planned_v
 def test_packages_that_a_repository_has_are_reinstalled_before_the_others_are_named():
     programs = interrupted(("--verify job", 1, output("verify-missing.txt"), ""))
     with pytest.raises(PackageManagerError, match="left job-1-1 incomplete"):
-        Zypper(programs).repair([Change("job", "install", None, "1-1"), Change("base", "install", None, "3-1")])
+        Zypper(programs).repair(
+            [SimulatedChange("job", "install", None, "1-1"), SimulatedChange("base", "install", None, "3-1")]
+        )
     assert programs.ran("install ")[0].endswith("--oldpackage app=3-1 base=3-1")
     assert programs.ran("--erase") == ["rpm --erase --nodeps app-2-1"]
 
@@ -247,7 +249,7 @@ def test_packages_that_a_repository_has_are_reinstalled_before_the_others_are_na
 def test_a_complete_package_that_no_repository_has_stays():
     """It came from a package file."""
     programs = interrupted()
-    Zypper(programs).repair([Change("job", "install", None, "1-1")])
+    Zypper(programs).repair([SimulatedChange("job", "install", None, "1-1")])
     assert programs.ran("install ")[0].endswith("--oldpackage app=3-1")
 
 
@@ -265,7 +267,7 @@ def test_a_package_whose_removal_was_interrupted_gets_its_files_back():
         ("--verify app", 1, output("verify-missing.txt"), ""),
         ("search --details", 0, output("search.txt"), ""),
     )
-    changes = [Change("app", "remove", "2-1", None), Change("base", "remove", "2-1", None)]
+    changes = [SimulatedChange("app", "remove", "2-1", None), SimulatedChange("base", "remove", "2-1", None)]
     Zypper(programs).repair(changes)
     assert programs.ran("install ")[0].endswith("--oldpackage app=2-1")
 
@@ -299,7 +301,7 @@ def test_a_failed_reinstallation_leaves_the_package_to_another_run():
 
 def test_an_intact_host_needs_no_repair():
     programs = Programs()
-    Zypper(programs).repair([Change("clash", "install", None, "1-1")])
+    Zypper(programs).repair([SimulatedChange("clash", "install", None, "1-1")])
     assert programs.ran("zypper") == []
 
 
@@ -358,7 +360,11 @@ def test_a_new_repository_is_fetched_in_a_private_root_with_its_key(root, tmp_pa
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
     programs = Programs()
     directory = tmp_path / "view"
-    files = [File(REPO, ENTRY), File(KEY_FILE, KEY), File("/etc/zypp/credentials.d/new", b"username = bob\n")]
+    files = [
+        RepositoryFile(REPO, ENTRY),
+        RepositoryFile(KEY_FILE, KEY),
+        RepositoryFile("/etc/zypp/credentials.d/new", b"username = bob\n"),
+    ]
     view = Zypper(programs, str(root)).view(str(directory), files)
     assert view.options == (f"--reposd-dir={directory}/repos", f"--cache-dir={directory}/cache", "--no-refresh")
     private = directory / "root"
@@ -384,7 +390,7 @@ def test_the_metadata_of_a_new_repository_is_kept(root, tmp_path):
     # zypper writes it into the private root.
     for name in ("raw/new/repomd.xml", "solv/new/solv"):
         write(directory, f"/root/var/cache/zypp/{name}", b"new")
-    backend.keep(backend.view(str(directory), [File(REPO, ENTRY)]))
+    backend.keep(backend.view(str(directory), [RepositoryFile(REPO, ENTRY)]))
     backend.keep(View())
     cache = root / "var/cache/zypp"
     assert {str(path.relative_to(cache)): path.read_text() for path in cache.rglob("*") if path.is_file()} == {
@@ -403,7 +409,7 @@ def test_a_view_without_changes_has_no_options(root, tmp_path):
 def test_a_view_hides_a_removed_repository(root, tmp_path):
     programs = Programs()
     directory = tmp_path / "view"
-    view = Zypper(programs, str(root)).view(str(directory), [File("/etc/zypp/repos.d/base.repo", None)])
+    view = Zypper(programs, str(root)).view(str(directory), [RepositoryFile("/etc/zypp/repos.d/base.repo", None)])
     assert view.options
     assert not (directory / "repos").exists() or os.listdir(directory / "repos") == []
     assert programs.ran("refresh") == []
@@ -417,14 +423,16 @@ def test_a_written_repository_is_imported_and_forgotten(root):
     programs = Programs()
     backend = Zypper(programs, str(root))
     # The transaction has already removed the old files.
-    backend.apply([File(KEY_FILE, KEY), File("/etc/zypp/repos.d/old.repo", None), File(REPO, ENTRY)])
+    backend.apply(
+        [RepositoryFile(KEY_FILE, KEY), RepositoryFile("/etc/zypp/repos.d/old.repo", None), RepositoryFile(REPO, ENTRY)]
+    )
     assert programs.commands == [
         f"rpm --import {root}{KEY_FILE}",
         "zypper --xmlout --non-interactive refresh new",
     ]
     for path in (REPO, KEY_FILE):
         (root / path.lstrip("/")).unlink()
-    backend.forget([File(KEY_FILE, KEY), File(REPO, ENTRY)], [KEY_PACKAGE])
+    backend.forget([RepositoryFile(KEY_FILE, KEY), RepositoryFile(REPO, ENTRY)], [KEY_PACKAGE])
     assert programs.commands[2:] == [f"rpm --erase {KEY_PACKAGE}"]
     assert sorted(str(path.relative_to(root / "var/cache/zypp")) for path in root.glob("var/cache/zypp/*/*")) == [
         "raw/newer"
@@ -433,5 +441,5 @@ def test_a_written_repository_is_imported_and_forgotten(root):
 
 def test_a_key_that_another_repository_needs_stays(root):
     programs = Programs()
-    Zypper(programs, str(root)).forget([File(KEY_FILE, KEY), File(REPO, ENTRY)], [])
+    Zypper(programs, str(root)).forget([RepositoryFile(KEY_FILE, KEY), RepositoryFile(REPO, ENTRY)], [])
     assert programs.commands == []

@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
     zypper_repositories,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 FILES = Path(__file__).parent / "files/zypper"
 FINGERPRINT = openpgp.fingerprints((FILES / "key.asc").read_bytes())[0]
@@ -65,8 +65,8 @@ def test_an_unreachable_repository_is_named_without_its_login():
 def test_entries_have_defaults_and_several_keys():
     text = "[a]\nbaseurl=x\ngpgkey=file:///k1.asc\n  file:///k2.asc\n[b]\nenabled=0\nautorefresh = 1\ngpgkey=https://server/k\n"
     assert zypper_repositories.entries(text) == [
-        zypper_repositories.Entry("a", True, False, ("/k1.asc", "/k2.asc")),
-        zypper_repositories.Entry("b", False, True, ()),
+        zypper_repositories.ZypperRepository("a", True, False, ("/k1.asc", "/k2.asc")),
+        zypper_repositories.ZypperRepository("b", False, True, ()),
     ]
 
 
@@ -86,7 +86,7 @@ def test_a_new_login_or_key_changes_the_repositories_that_use_it(path, affected)
         b"[new]\nbaseurl=http://server/new?credentials=login&x=1\ngpgkey=file:///usr/share/pki/new.asc\n"
         b"[other]\nbaseurl=http://server/log?credentials=%2Fetc%2Fzypp%2Fcredentials.d%2Fother\n"
     )
-    found = zypper_repositories.changed({REPO: entry}, [File(path, b"")])
+    found = zypper_repositories.changed({REPO: entry}, [RepositoryFile(path, b"")])
     assert found == ({REPO: entry} if affected else {})
 
 

@@ -18,10 +18,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     Steps,
     View,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import SourceFailures
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 SOURCES = "/etc/apt/sources.list"
 # The calls that only read files of the host.
@@ -83,8 +83,8 @@ class FakeManager:
     damage: list[str] = field(default_factory=list)
     metadata: set[str] = field(default_factory=set)
     keys: dict[str, str] = field(default_factory=dict)
-    repaired: list[Change] | None = None
-    seen: list[File] = field(default_factory=list)
+    repaired: list[SimulatedChange] | None = None
+    seen: list[RepositoryFile] = field(default_factory=list)
     known: dict[tuple[str, str], Package] = field(default_factory=dict)
     # The versions that pins prefer to the newest ones.
     preferred: dict[str, str] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class FakeManager:
     def as_repaired(self) -> contextlib.AbstractContextManager[FakeManager]:
         return contextlib.nullcontext(self)
 
-    def repair(self, planned: list[Change]) -> None:
+    def repair(self, planned: list[SimulatedChange]) -> None:
         self._call("repair")
         self.repaired, self.damage = planned, []
 
@@ -151,17 +151,17 @@ class FakeManager:
         self._call("providers")
         return {name: self.virtual.get(name, []) for name in names}
 
-    def component_files(self, components: list[str]) -> list[File]:
+    def component_files(self, components: list[str]) -> list[RepositoryFile]:
         self._call("component_files")
         text = self._path(SOURCES).read_text() if components else ""
         missing = [name for name in components if name not in text]
-        return [File(SOURCES, f"{text.rstrip()} {' '.join(missing)}\n".encode())] if missing else []
+        return [RepositoryFile(SOURCES, f"{text.rstrip()} {' '.join(missing)}\n".encode())] if missing else []
 
     def enabled_streams(self) -> dict[str, str]:
         self._call("enabled_streams")
         return dict(self.enabled)
 
-    def view(self, directory: str, files: list[File]) -> View:
+    def view(self, directory: str, files: list[RepositoryFile]) -> View:
         self._call("view")
         assert not list(Path(directory).iterdir())
         self.seen = files
@@ -199,14 +199,14 @@ class FakeManager:
 
     # --- the solver -----------------------------------------------------------------------------------------------
 
-    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[Change]:
+    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[SimulatedChange]:
         self._call("simulate")
         changes = self._changes(steps, view.options or self.metadata)
         if with_holds:
             self._check_holds(changes)
         return changes
 
-    def _changes(self, steps: Steps, entries: Any) -> list[Change]:
+    def _changes(self, steps: Steps, entries: Any) -> list[SimulatedChange]:
         target = self._solve(steps, self._available(entries))
         found = []
         for name in sorted({*target, *self.packages}):
@@ -215,7 +215,7 @@ class FakeManager:
                 order = before and after and version_order.debian(after) > version_order.debian(before)
                 update = "upgrade" if order else "downgrade"
                 action = "install" if not before else "remove" if not after else update
-                found.append(Change(name, action, before, after, "amd64"))
+                found.append(SimulatedChange(name, action, before, after, "amd64"))
         return found
 
     def _package(self, name: str, version: str) -> Package:
@@ -292,7 +292,7 @@ class FakeManager:
 
     # --- changes --------------------------------------------------------------------------------------------------
 
-    def apply(self, files: list[File]) -> None:
+    def apply(self, files: list[RepositoryFile]) -> None:
         self._call("apply")
         self.metadata = {path for path in self.repositories if self._path(path).exists()}
         for file in files:
@@ -302,7 +302,7 @@ class FakeManager:
                 for fingerprint in openpgp.fingerprints(file.content):
                     self.keys[f"gpg-pubkey-{fingerprint[-8:].lower()}"] = file.path
 
-    def forget(self, files: list[File], keys: list[str]) -> None:
+    def forget(self, files: list[RepositoryFile], keys: list[str]) -> None:
         self._call("forget")
         for file in files:
             assert file.content is not None
@@ -339,14 +339,14 @@ class FakeManager:
         if done:
             raise PackageManagerError(done)
 
-    def _check_holds(self, changes: list[Change]) -> None:
+    def _check_holds(self, changes: list[SimulatedChange]) -> None:
         """apt and zypper refuse to change held packages. dnf only installs locked versions."""
         for change in changes:
             allowed = self.locks.get(change.name) or {"", change.after}
             if (change.before and allowed == {""}) or (change.after and not allowed & {"", change.after}):
                 raise PackageManagerError(f"{change.name} is held.")
 
-    def _carry_out(self, changes: list[Change]) -> str:
+    def _carry_out(self, changes: list[SimulatedChange]) -> str:
         removed = [change for change in changes if not change.after]
         others = [change for change in changes if change.after]
         ordered = [*self._in_order(removed, True), *self._in_order(others, False)]
@@ -362,7 +362,7 @@ class FakeManager:
                     self.locks.pop(change.name, None)
         return ""
 
-    def _in_order(self, changes: list[Change], removal: bool) -> list[Change]:
+    def _in_order(self, changes: list[SimulatedChange], removal: bool) -> list[SimulatedChange]:
         """Return dependencies before the packages that need them, and for a removal after these."""
         rest, found = {change.name: change for change in changes}, []
         while rest:
@@ -370,7 +370,7 @@ class FakeManager:
             found += [rest.pop(name) for name in ready]
         return found[::-1] if removal else found
 
-    def _waits_for(self, change: Change) -> set[str]:
+    def _waits_for(self, change: SimulatedChange) -> set[str]:
         needs = self._package(change.name, change.after or change.before or "").needs
         return {need.partition(">=")[0] for need in needs}
 
@@ -384,7 +384,7 @@ class FakeManager:
                 assert name in self.packages
             self.locks.setdefault(name, set()).add((version or self.packages[name]) if self.name == "dnf" else "")
 
-    def locks_versions(self, changes: list[Change]) -> bool:
+    def locks_versions(self, changes: list[SimulatedChange]) -> bool:
         self._call("locks_versions")
         return self.name == "dnf"
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import LOCK, Journal, JournalError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 TOOLS = "/etc/apt/sources.list.d/tools.sources"
 SOURCES = "/etc/apt/sources.list"
@@ -48,11 +48,11 @@ def test_a_transaction_from_begin_to_removal(tmp_path: Path, journal: Journal) -
     put(tmp_path, SOURCES, "deb http://me:secret@archive.example/ main\n")
     put(tmp_path, LEGACY, "old", 0o600)
     files = [
-        File(TOOLS, b"new"),
-        File(SOURCES, b"deb http://me:secret@archive.example/ main contrib\n"),
-        File(LEGACY, None),
+        RepositoryFile(TOOLS, b"new"),
+        RepositoryFile(SOURCES, b"deb http://me:secret@archive.example/ main contrib\n"),
+        RepositoryFile(LEGACY, None),
     ]
-    planned = [Change("app", "install", None, "1.0-1", "amd64"), Change("vim", "upgrade", "1", "2")]
+    planned = [SimulatedChange("app", "install", None, "1.0-1", "amd64"), SimulatedChange("vim", "upgrade", "1", "2")]
     assert not journal.exists()
     journal.begin(
         state("vim"),
@@ -68,9 +68,9 @@ def test_a_transaction_from_begin_to_removal(tmp_path: Path, journal: Journal) -
     assert begun.is_unfinished()
     assert begun.planned() == planned
     assert begun.previous() == [
-        File(SOURCES, b"deb http://me:secret@archive.example/ main\n"),
-        File(LEGACY, b"old", 0o600),
-        File(TOOLS, None),
+        RepositoryFile(SOURCES, b"deb http://me:secret@archive.example/ main\n"),
+        RepositoryFile(LEGACY, b"old", 0o600),
+        RepositoryFile(TOOLS, None),
     ]
     for file in files:
         if file.content is not None:
@@ -92,7 +92,7 @@ def test_a_transaction_from_begin_to_removal(tmp_path: Path, journal: Journal) -
 
 def test_a_failed_transaction_leaves_no_trace(tmp_path: Path, journal: Journal) -> None:
     put(tmp_path, SOURCES, "main")
-    files = [File(TOOLS, b"new"), File(SOURCES, b"main contrib")]
+    files = [RepositoryFile(TOOLS, b"new"), RepositoryFile(SOURCES, b"main contrib")]
     journal.begin(state("vim"), enabled={}, requested=["app"], files=files, repositories=["tools"], keys=["E" * 40])
     journal.finish(state("vim"), enabled={})
     assert not directory(tmp_path).exists()
@@ -119,7 +119,7 @@ def test_a_file_of_another_record_is_not_restored(tmp_path: Path, journal: Journ
     put(tmp_path, TOOLS, "old")
     put(tmp_path, owned.REPOSITORY_ENTRIES["apt"], "old")
     put(tmp_path, "/var/lib/gpufleet/first.json", json.dumps({"packages": [], "written": [TOOLS]}))
-    files = [File(TOOLS, b"new"), File(owned.REPOSITORY_ENTRIES["apt"], b"new")]
+    files = [RepositoryFile(TOOLS, b"new"), RepositoryFile(owned.REPOSITORY_ENTRIES["apt"], b"new")]
     journal.begin(state("vim"), enabled={}, files=files, repositories=["tools", owned.REPOSITORY_ID])
     found = journal.removal(state("vim"), enabled={})
     assert (found.restore, found.files) == ([], [owned.REPOSITORY_ENTRIES["apt"]])

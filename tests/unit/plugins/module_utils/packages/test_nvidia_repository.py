@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import nvidia
@@ -29,12 +29,12 @@ def entry(file: str, *uris: str, key: str = "", enabled: bool = True) -> dict:
     return {"file": file, "uris": list(uris) or [URL], "signed_by": key, "enabled": enabled}
 
 
-def resolve(sources: list[dict], packages: tuple[str, ...] = (), key: str = "ubuntu-24.04") -> Plan:
+def resolve(sources: list[dict], packages: tuple[str, ...] = (), key: str = "ubuntu-24.04") -> DriverPlan:
     there = host(key, apt={"sources": sources}, packages=dict.fromkeys(packages, "1"))
     return driver_plan.plan(there, {"source": "nvidia"}, platform(key))
 
 
-def gone(plan: Plan) -> list[str]:
+def gone(plan: DriverPlan) -> list[str]:
     """Return the files of other entries that the transaction removes."""
     return [file["path"] for file in plan.todo.transaction.files if file["state"] == "absent"]
 

@@ -17,7 +17,7 @@ CUDA = "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"
 TOOLS = "/etc/yum.repos.d/tools.repo"
 
 
-def removal(known: dict, installed: list[str], *others: dict, **more) -> ownership.Removal:
+def removal(known: dict, installed: list[str], *others: dict, **more) -> ownership.PackageRemoval:
     return ownership.removal(known, installed, others, **{"enabled": {}, **more})
 
 

@@ -33,7 +33,7 @@ def host(tmp_path: Path) -> Host:
     return found
 
 
-def absent(host: Host, *together: str, check_mode: bool = False) -> recorded_removal.Result:
+def absent(host: Host, *together: str, check_mode: bool = False) -> recorded_removal.TransactionResult:
     return recorded_removal.absent(
         request(remove=["driver", "lib", "daemon"]),
         host.manager,
@@ -96,5 +96,5 @@ def test_each_removal_starts_from_what_the_previous_one_leaves(host: Host) -> No
 
 def test_a_removal_without_a_record_is_empty(host: Host) -> None:
     assert recorded_removal.rehearse([removal(host, "unknown", remove=["vim"])], host.manager) == [
-        recorded_removal.Result()
+        recorded_removal.TransactionResult()
     ]

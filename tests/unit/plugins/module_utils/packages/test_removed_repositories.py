@@ -89,13 +89,15 @@ def fixture_host(request: pytest.FixtureRequest, tmp_path: Path) -> Host:
 
 def test_the_removal_of_a_repository_removes_its_metadata(host: Host) -> None:
     entry = owned.repository_entry(TOOLS.name, host.manager)
-    transaction.present(transaction.Request(repositories=(TOOLS,)), host.backend, host.journal)
+    transaction.present(transaction.TransactionRequest(repositories=(TOOLS,)), host.backend, host.journal)
     assert host.has(entry)
     assert host.cached() == sorted([*METADATA[host.manager], OF_OTHERS[host.manager]])
     assert host.keys == ([KEY_PACKAGE] if host.manager == "zypper" else [])
-    assert recorded_removal.absent(transaction.Request(), host.backend, host.journal, check_mode=True).changed
+    assert recorded_removal.absent(
+        transaction.TransactionRequest(), host.backend, host.journal, check_mode=True
+    ).changed
     assert len(host.cached()) == 3
-    result = recorded_removal.absent(transaction.Request(), host.backend, host.journal)
+    result = recorded_removal.absent(transaction.TransactionRequest(), host.backend, host.journal)
     assert entry in [file["before_header"] for file in result.files]
     assert not host.has(entry)
     assert not host.journal.exists()
@@ -106,7 +108,7 @@ def test_the_removal_of_a_repository_removes_its_metadata(host: Host) -> None:
 def test_a_failed_transaction_removes_the_metadata_of_its_repository(host: Host) -> None:
     host.is_unreachable = True
     with pytest.raises(transaction.TransactionError) as failure:
-        transaction.present(transaction.Request(repositories=(TOOLS,)), host.backend, host.journal)
+        transaction.present(transaction.TransactionRequest(repositories=(TOOLS,)), host.backend, host.journal)
     assert "Not restored" not in str(failure.value)
     assert not host.has(owned.repository_entry(TOOLS.name, host.manager))
     assert host.cached() == [OF_OTHERS[host.manager]]

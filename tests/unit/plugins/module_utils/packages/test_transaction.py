@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import (
     Question,
@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transactio
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import RepositoryError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.fake_manager import (
     OFFLINE,
     SOURCES,
@@ -234,7 +234,7 @@ def test_the_host_decides_otherwise_than_the_view(host: Host, monkeypatch: pytes
     newer = Package("agent", "4-1", needs=("lib>=2.0-1",) if what == "version" else ("apple",))
     apply = host.manager.apply
 
-    def apply_and_publish(files: list[File]) -> None:
+    def apply_and_publish(files: list[RepositoryFile]) -> None:
         host.manager.repositories[ENTRY].append(newer)
         apply(files)
 
@@ -273,7 +273,7 @@ def test_the_simulation_of_a_transaction_with_everything_changes_nothing(tmp_pat
         "repositories": [host.repository(packages=(Package("agent", "3-1"),))],
         "components": ["contrib"],
         "streams": ["nvidia:1"],
-        "files": [File(PINS, b"Package: *\n")],
+        "files": [RepositoryFile(PINS, b"Package: *\n")],
     }
     before = host.snapshot()
     simulated = host.present(check_mode=True, **options)
@@ -368,7 +368,7 @@ def test_allowed_changes(host: Host, options: dict, message: str | None) -> None
 )
 def test_two_versions_of_a_package(host: Host, monkeypatch, versions: list[str], message) -> None:
     # dnf installs the headers of each kernel beside the others.
-    changes = [Change("lib", "install", None, version, "amd64") for version in versions]
+    changes = [SimulatedChange("lib", "install", None, version, "amd64") for version in versions]
     monkeypatch.setattr(host.manager, "simulate", lambda *_given, **_more: changes)
     options = {"install": ["lib=1.0-1", "lib=2.0-1"], "check_mode": True}
     if message is None:
@@ -447,7 +447,7 @@ def test_a_failure_restores_the_files(tmp_path: Path, manager: str, step: str) -
             hold=["agent", "vim"],
             streams=["nvidia:2"],
             repositories=[host.repository(packages=(AGENT,), replaces=("/etc/yum.repos.d/old.repo",))],
-            files=[File(SOURCES, b"changed\n")],
+            files=[RepositoryFile(SOURCES, b"changed\n")],
         )
     assert host.snapshot() == before
     assert "forget" in host.manager.calls
@@ -492,7 +492,7 @@ def test_an_unreadable_file_fails_with_its_path(host: Host) -> None:
     # Root can read everything, so a directory takes the place of the file.
     (host.root / PINS.lstrip("/")).mkdir(parents=True)
     with pytest.raises(RepositoryError, match=re.escape(PINS)):
-        host.present(check_mode=True, files=[File(PINS, b"x")])
+        host.present(check_mode=True, files=[RepositoryFile(PINS, b"x")])
     assert not host.changing_calls()
 
 

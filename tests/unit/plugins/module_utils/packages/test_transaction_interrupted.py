@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import TransactionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import host_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.fake_manager import (
     SOURCES,
     Killed,
@@ -89,7 +89,7 @@ def everything(root: Path, manager: str) -> tuple[Host, dict[str, Any]]:
         ],
         "components": ["contrib"],
         "streams": ["nvidia:2"],
-        "files": [File("/etc/apt/preferences.d/pins", b"pins", 0o600)],
+        "files": [RepositoryFile("/etc/apt/preferences.d/pins", b"pins", 0o600)],
     }
     return host, options
 

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import TransactionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.fake_manager import (
     SOURCES,
     Package,
@@ -167,7 +167,7 @@ def test_the_message_names_what_was_restored(tmp_path: Path, manager: str) -> No
             host.manager.act_fails_after = None
 
     host.manager.act = act_once  # type: ignore[method-assign]
-    pins = File("/etc/apt/preferences.d/pins", b"pins")
+    pins = RepositoryFile("/etc/apt/preferences.d/pins", b"pins")
     # With dnf, the lock on the new version of app hides the former version.
     with pytest.raises(TransactionError, match=r"failed\. Restored: package lib, package old, 1 file\.$"):
         host.present(install=["app=2"], remove=["old"], may_change=["lib"], hold=["app", "lib"], files=[pins])
@@ -298,7 +298,9 @@ def test_absent_restores_files_of_others(tmp_path: Path, changed_since: bool) ->
     sources = tmp_path / SOURCES.lstrip("/")
     sources.write_text("deb http://me:secret@deb.example/debian stable main\n")
     sources.chmod(0o600)
-    host.present(install=["app"], components=["contrib"], files=[File("/etc/apt/preferences.d/pins", b"pins")])
+    host.present(
+        install=["app"], components=["contrib"], files=[RepositoryFile("/etc/apt/preferences.d/pins", b"pins")]
+    )
     if changed_since:
         sources.write_text("mine\n")
     before = sources.read_text()

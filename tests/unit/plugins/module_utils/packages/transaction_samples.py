@@ -39,12 +39,12 @@ def packets(fill: bytes) -> bytes:
 KEY, OTHER_KEY = packets(b"k"), packets(b"o")
 
 
-def request(**options: Any) -> transaction.Request:
+def request(**options: Any) -> transaction.TransactionRequest:
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
     values.update({name: tuple(map(package_selector.parse, options[name])) for name in SELECTORS if name in options})
     if "install" in options:
         values["install"] = tuple(map(item, options["install"]))
-    return transaction.Request(**{"lock_timeout": 0, **values})
+    return transaction.TransactionRequest(**{"lock_timeout": 0, **values})
 
 
 @dataclass
@@ -57,11 +57,11 @@ class Host:
     def journal(self) -> Journal:
         return Journal(self.record, str(self.root))
 
-    def present(self, check_mode: bool = False, **options: Any) -> transaction.Result:
+    def present(self, check_mode: bool = False, **options: Any) -> transaction.TransactionResult:
         self.manager.calls.clear()
         return transaction.present(request(**options), self.manager, self.journal, check_mode=check_mode)
 
-    def absent(self, check_mode: bool = False, **options: Any) -> transaction.Result:
+    def absent(self, check_mode: bool = False, **options: Any) -> transaction.TransactionResult:
         self.manager.calls.clear()
         return recorded_removal.absent(request(**options), self.manager, self.journal, check_mode=check_mode)
 

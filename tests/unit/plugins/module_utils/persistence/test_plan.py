@@ -12,9 +12,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.plan im
     DROP_IN_FILE,
     UNIT,
     UNIT_FILE,
-    Plan,
+    PersistencePlan,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import PersistenceRequest
 
 PACKAGED = f"/usr/lib/systemd/system/{UNIT}"
 PACKAGES = {"debian-12": ["nvidia-persistenced", "libnvidia-cfg1"]}
@@ -70,11 +70,11 @@ def host(
     return seen
 
 
-def plan(seen: dict[str, t.Any], packages: dict[str, list[str]], **more: t.Any) -> Plan:
-    return persistence_plan.plan(seen, more.pop("request", Request()), packages, **more)
+def plan(seen: dict[str, t.Any], packages: dict[str, list[str]], **more: t.Any) -> PersistencePlan:
+    return persistence_plan.plan(seen, more.pop("request", PersistenceRequest()), packages, **more)
 
 
-def steps(done: Plan) -> tuple[t.Any, ...]:
+def steps(done: PersistencePlan) -> tuple[t.Any, ...]:
     return tuple(getattr(done, name) for name in ("packages", "files", "enable", "start", "verify"))
 
 
@@ -277,7 +277,7 @@ def test_gpus_without_persistence_mode_are_listed() -> None:
 
 @pytest.mark.parametrize(("timeout", "retries"), [(30, 15), (60, 30), (1, 1), (5, 3)])
 def test_timeout_limits_the_queries(timeout: int, retries: int) -> None:
-    assert plan(host(RUNNING, DEBIANS), PACKAGES, request=Request(timeout=timeout)).retries == retries
+    assert plan(host(RUNNING, DEBIANS), PACKAGES, request=PersistenceRequest(timeout=timeout)).retries == retries
 
 
 GPU = "0000:af:00.0 (A100)"

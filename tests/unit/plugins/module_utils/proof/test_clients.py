@@ -26,7 +26,7 @@ def frames(*texts: str) -> bytes:
     return b"".join(struct.pack(">BxxxI", 1, len(text)) + text.encode() for text in texts)
 
 
-class Docker(clients.Docker):
+class Docker(clients.ProofDocker):
     """Docker whose API is a dictionary of containers and images."""
 
     def __init__(self, *, start=None, wait=None):
@@ -96,7 +96,7 @@ def test_only_the_containers_and_images_of_proofs_are_removed():
 
 def test_docker_that_does_not_answer_is_an_error(tmp_path: Path):
     with pytest.raises(clients.StartError, match="Docker does not answer"):
-        clients.Docker(str(tmp_path / "none")).remove_containers()
+        clients.ProofDocker(str(tmp_path / "none")).remove_containers()
 
 
 class Commands:
@@ -114,7 +114,7 @@ class Commands:
 def test_podman_starts_and_removes_its_container():
     run = Commands({"^timeout": (0, "seen", "warning")})
     road = Road("podman", "runtime", runtime="/usr/bin/nvidia-container-runtime", env=("A=1",))
-    assert clients.Podman(run, timeout=9).run(road, "img", ARGV) == (0, "seen\nwarning")
+    assert clients.ProofPodman(run, timeout=9).run(road, "img", ARGV) == (0, "seen\nwarning")
     assert run.seen == [
         "timeout --kill-after=5 9 podman --runtime /usr/bin/nvidia-container-runtime run --env A=1 "
         "--name gpufleet-proof-runtime --label gpufleet.container_proof=1 --network none --pull never "
@@ -125,11 +125,13 @@ def test_podman_starts_and_removes_its_container():
 
 def test_podman_removes_only_the_containers_of_proofs():
     run = Commands({"podman ps": (0, "gpufleet-proof-cdi\ntheirs\n", "")})
-    clients.Podman(run).remove_containers()
+    clients.ProofPodman(run).remove_containers()
     assert run.seen[1:] == ["podman rm --force --volumes gpufleet-proof-cdi"]
 
 
-@pytest.mark.parametrize(("engine", "removes"), [(clients.Podman, "podman rm"), (clients.Containerd, "containers rm")])
+@pytest.mark.parametrize(
+    ("engine", "removes"), [(clients.ProofPodman, "podman rm"), (clients.ProofContainerd, "containers rm")]
+)
 def test_container_that_does_not_end_is_removed(engine, removes):
     run = Commands({"^timeout": (124, "", "")})
     with pytest.raises(clients.StartError, match="did not end within 180 seconds"):
@@ -139,7 +141,7 @@ def test_container_that_does_not_end_is_removed(engine, removes):
 
 def test_containerd_uses_a_namespace_of_its_own():
     run = Commands({"containers ls": (0, "gpufleet-proof-cdi\n", ""), "images ls": (0, "a\nb\n", "")})
-    containerd = clients.Containerd(run, timeout=9)
+    containerd = clients.ProofContainerd(run, timeout=9)
     containerd.remove_containers()
     containerd.run(Road("containerd", "cdi", cdi_devices=("nvidia.com/gpu=all",)), "img", ARGV)
     containerd.remove_images(keep="a")
@@ -162,5 +164,5 @@ def test_stopped_engine_is_installed():
     def run(argv):
         return {"dockerd": (0, "Docker version 29.1.0", ""), "podman": (125, "", "broken")}.get(argv[0], (127, "", ""))
 
-    engines = on_host.Engines(run)
+    engines = on_host.ProofEngines(run)
     assert [name for name in on_host.ENGINES if engines.is_installed(name)] == ["docker", "podman"]

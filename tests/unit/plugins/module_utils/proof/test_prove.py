@@ -60,7 +60,7 @@ def test_output_without_gpus_is_quoted():
     assert verdict.read(137, "").error.endswith("exit status 137: no output")
 
 
-def judged(output: str, host_cuda=None, expected: str = "") -> verdict.Verdict:
+def judged(output: str, host_cuda=None, expected: str = "") -> verdict.ProofVerdict:
     seen, wanted = verdict.read(0, output), verdict.read(0, expected or answer(*UUIDS[:2]))
     return verdict.judge(GPUS_ROAD, wanted, seen, lambda: host_cuda)
 
@@ -145,7 +145,7 @@ class FakeEngine:
         self.events.append(f"keep {keep}")
 
 
-BUILT = prove.Image("localhost/x:1", ("/usr/bin/python3", "-c"), "/tmp/image.tar")
+BUILT = prove.ProofImage("localhost/x:1", ("/usr/bin/python3", "-c"), "/tmp/image.tar")
 BOTH = answer(*UUIDS[:2], cuda=PASSED)
 
 
@@ -155,7 +155,7 @@ def proved(
     def fail():
         raise build
 
-    host = prove.Host(
+    host = prove.ProofHost(
         run_program=lambda *options: (0, host_output),
         build=fail if build else lambda: BUILT,
         offer=lambda client, units: Offer(tuple(roads), obstacles or {}),

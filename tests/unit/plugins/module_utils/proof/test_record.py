@@ -30,13 +30,13 @@ def running() -> dict:
 def recorded(host: dict, *, passed: bool | None = True, problems=(), image: str = "") -> dict:
     """Return the host with the record of a proof in its current state."""
     key = record.key(host, ["docker"], image)
-    text = record.dump(record.Record(key, passed, list(problems), []))
+    text = record.dump(record.ProofRecord(key, passed, list(problems), []))
     found = copy.deepcopy(host)
     found["files"][owned.CONTAINER_PROOF_RECORD] = site_samples.file(text)
     return found
 
 
-def planned(host: dict, image: str = "") -> proof_plan.Plan:
+def planned(host: dict, image: str = "") -> proof_plan.ProofPlan:
     return proof_plan.plan(host, ["docker"], image, [], upcoming=None)
 
 

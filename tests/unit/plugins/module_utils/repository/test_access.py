@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_download, key_trust
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.access import Access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.access import RepositoryAccess
 
 MIRROR, PROXY = "https://m.example/cuda", "http://p.example:3128"
 LOGIN = {"repository_username": "robot", "repository_password": "s3cret"}
@@ -83,14 +83,14 @@ def test_same_server(url, other, same):
 
 
 APT = [
-    (Access(MIRROR), ""),
-    (Access(MIRROR, username="a", password="b"), f"machine {MIRROR} login a password b\n"),
-    (Access("http://[2001:db8::1]:8080/x/", username="a", password="b"),
+    (RepositoryAccess(MIRROR), ""),
+    (RepositoryAccess(MIRROR, username="a", password="b"), f"machine {MIRROR} login a password b\n"),
+    (RepositoryAccess("http://[2001:db8::1]:8080/x/", username="a", password="b"),
      "machine http://2001:db8::1:8080/x login a password b\n"),
-    (Access(MIRROR, f"{PROXY}/", "a", "b", "c", "d"),
+    (RepositoryAccess(MIRROR, f"{PROXY}/", "a", "b", "c", "d"),
      f"machine {MIRROR} login a password b\nmachine {PROXY} login c password d\n"),
     # A mirror on the host itself needs no proxy.
-    (Access("file:///srv/cuda", PROXY, proxy_username="c", proxy_password="d"), ""),
+    (RepositoryAccess("file:///srv/cuda", PROXY, proxy_username="c", proxy_password="d"), ""),
 ]  # fmt: skip
 
 
@@ -100,11 +100,11 @@ def test_logins_for_apt(reached, text):
 
 
 ZYPPER = [
-    (Access(MIRROR), MIRROR),
-    (Access(MIRROR, username="a", password="b"), f"{MIRROR}?credentials=x"),
-    (Access(MIRROR, PROXY, "a", "b"), f"{MIRROR}?credentials=x&proxy=http%3A%2F%2Fp.example%3A3128"),
+    (RepositoryAccess(MIRROR), MIRROR),
+    (RepositoryAccess(MIRROR, username="a", password="b"), f"{MIRROR}?credentials=x"),
+    (RepositoryAccess(MIRROR, PROXY, "a", "b"), f"{MIRROR}?credentials=x&proxy=http%3A%2F%2Fp.example%3A3128"),
     # zypper unquotes the login of the proxy twice.
-    (Access(MIRROR, PROXY, proxy_username="c", proxy_password="d@%"),
+    (RepositoryAccess(MIRROR, PROXY, proxy_username="c", proxy_password="d@%"),
      f"{MIRROR}?proxy=http%3A%2F%2Fp.example%3A3128&proxyuser=c&proxypass=d%2540%2525"),
 ]  # fmt: skip
 
@@ -115,7 +115,7 @@ def test_url_for_zypper(reached, url):
 
 
 def test_a_sealed_entry_has_no_login_and_changes_with_each_part_of_it():
-    first = Access(MIRROR, PROXY, "robot", "s3cret", "agent", "pr0xy")
+    first = RepositoryAccess(MIRROR, PROXY, "robot", "s3cret", "agent", "pr0xy")
     changes = [
         {},
         {"username": "other"},

@@ -23,7 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     openpgp,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import Repository, RepositoryError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
 
 
@@ -50,7 +50,7 @@ def repository(name: str = "x", url: str = URL, **options) -> Repository:
     return Repository(**{"name": name, "url": url, "key": f"{URL}.pub", "trust": FINGERPRINT, **options})
 
 
-def by_path(wanted: list[File]) -> dict[str, File]:
+def by_path(wanted: list[RepositoryFile]) -> dict[str, RepositoryFile]:
     assert len({file.path for file in wanted}) == len(wanted)
     return {file.path: file for file in wanted}
 
@@ -83,7 +83,7 @@ def test_nvidias_repository_has_the_same_files_as_before(platform, settings):
     files = by_path(repository_files.files(defined, manager, KEY))
 
     entry = described["entry"]
-    assert files.pop(entry["path"]) == File(entry["path"], entry["content"].encode(), int(entry["mode"], 8))
+    assert files.pop(entry["path"]) == RepositoryFile(entry["path"], entry["content"].encode(), int(entry["mode"], 8))
     for path, text in nvidia_repository.access_files(host(platform), described, packages_record.DRIVER).items():
         file = files.pop(path)
         assert file.content == (None if text is None else text.encode())
@@ -107,16 +107,16 @@ def test_files_for_apt():
         replaces=("/etc/apt/sources.list.d/old.list",),
     )
     assert repository_files.files(docker, "apt", ARMORED) == [
-        File("/usr/share/keyrings/docker.gpg", KEY),
-        File("/usr/share/keyrings/docker.gpg.sha256", None),
-        File("/etc/apt/apt.conf.d/53docker", None),
-        File("/etc/apt/auth.conf.d/docker.conf", None, 0o600),
-        File(
+        RepositoryFile("/usr/share/keyrings/docker.gpg", KEY),
+        RepositoryFile("/usr/share/keyrings/docker.gpg.sha256", None),
+        RepositoryFile("/etc/apt/apt.conf.d/53docker", None),
+        RepositoryFile("/etc/apt/auth.conf.d/docker.conf", None, 0o600),
+        RepositoryFile(
             "/etc/apt/preferences.d/docker",
             f'# {NOTE}\nPackage: *\nPin: origin "docker.example"\nPin-Priority: 600\n'.encode(),
         ),
-        File("/etc/apt/sources.list.d/old.list", None),
-        File(
+        RepositoryFile("/etc/apt/sources.list.d/old.list", None),
+        RepositoryFile(
             "/etc/apt/sources.list.d/docker.sources",
             f"# {NOTE}\nTypes: deb\nURIs: https://docker.example/linux/debian\nSuites: bookworm\n"
             "Components: stable test\nSigned-By: /usr/share/keyrings/docker.gpg\n".encode(),
@@ -127,9 +127,9 @@ def test_files_for_apt():
 def test_files_for_dnf():
     wanted = repository(description="My packages", priority=10, module_hotfixes=True, username="a", password="b")
     assert repository_files.files(wanted, "dnf", KEY) == [
-        File("/etc/pki/rpm-gpg/RPM-GPG-KEY-x", ARMORED),
-        File("/etc/pki/rpm-gpg/RPM-GPG-KEY-x.sha256", None),
-        File(
+        RepositoryFile("/etc/pki/rpm-gpg/RPM-GPG-KEY-x", ARMORED),
+        RepositoryFile("/etc/pki/rpm-gpg/RPM-GPG-KEY-x.sha256", None),
+        RepositoryFile(
             "/etc/yum.repos.d/x.repo",
             f"# {NOTE}\n[x]\nname=My packages\nenabled=1\nbaseurl={URL}\nusername=a\npassword=b\npriority=10\n"
             "module_hotfixes=1\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-x\n".encode(),
@@ -149,10 +149,10 @@ def test_dnf_checks_the_signature_of_the_metadata_instead_of_the_packages():
 def test_files_for_zypper():
     wanted = repository(priority=90, username="a", password="b")
     assert repository_files.files(wanted, "zypper", KEY) == [
-        File("/usr/share/pki/x.asc", ARMORED),
-        File("/usr/share/pki/x.asc.sha256", None),
-        File("/etc/zypp/credentials.d/x", f"# {NOTE}\nusername = a\npassword = b\n".encode(), 0o600),
-        File(
+        RepositoryFile("/usr/share/pki/x.asc", ARMORED),
+        RepositoryFile("/usr/share/pki/x.asc.sha256", None),
+        RepositoryFile("/etc/zypp/credentials.d/x", f"# {NOTE}\nusername = a\npassword = b\n".encode(), 0o600),
+        RepositoryFile(
             "/etc/zypp/repos.d/x.repo",
             f"# {NOTE}\n[x]\nname=x\nenabled=1\nautorefresh=1\ntype=rpm-md\nbaseurl={URL}?credentials=x\npriority=90\n"
             "gpgcheck=1\ngpgkey=file:///usr/share/pki/x.asc\n".encode(),
@@ -261,7 +261,7 @@ def test_the_former_form_of_the_same_key_is_kept(tmp_path, manager, former):
     wanted, root = repository(), str(tmp_path)
     for file in repository_files.files(wanted, manager, KEY):
         host_files.write(file, root)
-    host_files.write(File(repository_files.key_path(wanted, manager), former), root)
+    host_files.write(RepositoryFile(repository_files.key_path(wanted, manager), former), root)
     assert not repository_files.needs_key(wanted, manager, root)
     kept = repository_files.kept_key(wanted, manager, root)
     assert host_files.outdated(repository_files.files(wanted, manager, kept), root) == []
@@ -289,14 +289,14 @@ def test_a_digest_covers_all_keys_of_a_file(tmp_path, served, manager):
 @pytest.mark.parametrize("before", [TWO_BLOCKS, openpgp.armored(COMPRESSED), ARMORED + OTHER_KEY])
 def test_a_key_file_with_more_than_the_trusted_key_is_replaced(tmp_path, manager, before):
     wanted = repository()
-    host_files.write(File(repository_files.key_path(wanted, manager), before), str(tmp_path))
+    host_files.write(RepositoryFile(repository_files.key_path(wanted, manager), before), str(tmp_path))
     assert repository_files.needs_key(wanted, manager, str(tmp_path))
 
 
 @pytest.mark.parametrize("before", [None, OTHER_KEY, KEY + OTHER_KEY, b"<html>", b""])
 def test_a_missing_or_wrong_key_is_needed(tmp_path, before):
     wanted = repository()
-    host_files.write(File("/usr/share/keyrings/x.gpg", before), str(tmp_path))
+    host_files.write(RepositoryFile("/usr/share/keyrings/x.gpg", before), str(tmp_path))
     assert repository_files.needs_key(wanted, "apt", str(tmp_path))
     with pytest.raises(RepositoryError) as raised:
         repository_files.kept_key(wanted, "apt", str(tmp_path))

@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import host_files, openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import RepositoryError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 ENTRY = "/etc/yum.repos.d/x.repo"
 BODY = b"\x04" + b"k" * 60
@@ -35,13 +35,13 @@ def names(directory) -> list[str]:
 @pytest.mark.parametrize(
     ("file", "differs"),
     [
-        (File(ENTRY, b"one\n"), False),
-        (File(ENTRY, b"two\n"), True),
-        (File(ENTRY, b"one\n", 0o600), True),
-        (File(ENTRY, None), True),
-        (File("/etc/yum.repos.d/y.repo", None), False),
-        (File("/etc/yum.repos.d/y.repo", b""), True),
-        (File("/missing/y.repo", None), False),
+        (RepositoryFile(ENTRY, b"one\n"), False),
+        (RepositoryFile(ENTRY, b"two\n"), True),
+        (RepositoryFile(ENTRY, b"one\n", 0o600), True),
+        (RepositoryFile(ENTRY, None), True),
+        (RepositoryFile("/etc/yum.repos.d/y.repo", None), False),
+        (RepositoryFile("/etc/yum.repos.d/y.repo", b""), True),
+        (RepositoryFile("/missing/y.repo", None), False),
     ],
 )
 def test_outdated_files(root, file, differs):
@@ -56,19 +56,21 @@ def test_outdated_files(root, file, differs):
 
 
 def test_a_path_that_two_repositories_replace_is_removed_once(root):
-    assert host_files.outdated([File(ENTRY, None), File(ENTRY, None)], str(root)) == [File(ENTRY, None)]
+    assert host_files.outdated([RepositoryFile(ENTRY, None), RepositoryFile(ENTRY, None)], str(root)) == [
+        RepositoryFile(ENTRY, None)
+    ]
 
 
 def test_a_new_file_gets_its_directory_and_mode(root):
     path = "/etc/zypp/credentials.d/x"
     mask = os.umask(0o077)
     try:
-        assert host_files.write(File(path, b"one"), str(root)) is None
+        assert host_files.write(RepositoryFile(path, b"one"), str(root)) is None
     finally:
         os.umask(mask)
-    assert host_files.current(path, str(root)) == File(path, b"one", 0o644)
-    assert host_files.write(File(path, b"two", 0o600), str(root)) == b"one"
-    assert host_files.current(path, str(root)) == File(path, b"two", 0o600)
+    assert host_files.current(path, str(root)) == RepositoryFile(path, b"one", 0o644)
+    assert host_files.write(RepositoryFile(path, b"two", 0o600), str(root)) == b"one"
+    assert host_files.current(path, str(root)) == RepositoryFile(path, b"two", 0o600)
     assert names(root / "etc/zypp/credentials.d") == ["x"]
 
 
@@ -81,20 +83,20 @@ def test_a_symlink_is_kept_when_its_target_is_written(root, exists):
     link = root / "etc/yum.repos.d/x.repo"
     link.unlink()
     link.symlink_to("../../house/real.repo")
-    assert host_files.write(File(ENTRY, b"new"), str(root)) == (b"old" if exists else None)
+    assert host_files.write(RepositoryFile(ENTRY, b"new"), str(root)) == (b"old" if exists else None)
     assert os.readlink(link) == "../../house/real.repo"
     assert target.read_bytes() == b"new"
-    assert host_files.outdated([File(ENTRY, b"new")], str(root)) == []
+    assert host_files.outdated([RepositoryFile(ENTRY, b"new")], str(root)) == []
 
 
 def test_removal_removes_a_symlink_but_not_its_target(root):
     link = root / "etc/yum.repos.d/y.repo"
     link.symlink_to("x.repo")
-    assert host_files.write(File("/etc/yum.repos.d/y.repo", None), str(root)) == b"one\n"
+    assert host_files.write(RepositoryFile("/etc/yum.repos.d/y.repo", None), str(root)) == b"one\n"
     assert names(root / "etc/yum.repos.d") == ["x.repo"]
     link.symlink_to("nowhere")
-    assert host_files.outdated([File("/etc/yum.repos.d/y.repo", None)], str(root))
-    assert host_files.write(File("/etc/yum.repos.d/y.repo", None), str(root)) is None
+    assert host_files.outdated([RepositoryFile("/etc/yum.repos.d/y.repo", None)], str(root))
+    assert host_files.write(RepositoryFile("/etc/yum.repos.d/y.repo", None), str(root)) is None
     assert names(root / "etc/yum.repos.d") == ["x.repo"]
 
 
@@ -104,7 +106,7 @@ def test_a_failed_write_keeps_the_file_and_leaves_no_other(root, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RepositoryError) as raised:
-        host_files.write(File(ENTRY, b"two"), str(root))
+        host_files.write(RepositoryFile(ENTRY, b"two"), str(root))
     assert f"{ENTRY} could not be written: No space left on device." in str(raised.value)
     assert names(root / "etc/yum.repos.d") == ["x.repo"]
     assert host_files.current(ENTRY, str(root)).content == b"one\n"
@@ -113,7 +115,7 @@ def test_a_failed_write_keeps_the_file_and_leaves_no_other(root, monkeypatch):
 def test_a_directory_in_place_of_a_file_is_named(root):
     (root / "etc/yum.repos.d/y.repo").mkdir()
     with pytest.raises(RepositoryError) as raised:
-        host_files.write(File("/etc/yum.repos.d/y.repo", b"x"), str(root))
+        host_files.write(RepositoryFile("/etc/yum.repos.d/y.repo", b"x"), str(root))
     assert "/etc/yum.repos.d/y.repo could not be read: Is a directory. Remove the directory." in str(raised.value)
 
 
@@ -131,8 +133,16 @@ TEXTS = [
 @pytest.mark.parametrize(("path", "content", "text"), TEXTS)
 def test_a_diff_shows_texts_and_fingerprints(path, content, text):
     shown = {"before_header": path, "after_header": path}
-    assert host_files.diff(File(path, None), File(path, content)) == {**shown, "before": "", "after": text}
-    assert host_files.diff(File(path, content), File(path, None)) == {**shown, "before": text, "after": ""}
+    assert host_files.diff(RepositoryFile(path, None), RepositoryFile(path, content)) == {
+        **shown,
+        "before": "",
+        "after": text,
+    }
+    assert host_files.diff(RepositoryFile(path, content), RepositoryFile(path, None)) == {
+        **shown,
+        "before": text,
+        "after": "",
+    }
 
 
 SECRETS = [
@@ -150,18 +160,18 @@ SECRETS = [
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
 def test_a_diff_shows_that_a_login_changes_but_not_the_login(path, text, encoding):
     before, after = (text.format(password).encode(encoding) for password in ("s3cret", "0ther"))
-    shown = host_files.diff(File(path, before, 0o600), File(path, after, 0o600))
+    shown = host_files.diff(RepositoryFile(path, before, 0o600), RepositoryFile(path, after, 0o600))
     assert shown["before"] != shown["after"]
     assert not [word for word in ("s3cret", "0ther", "robot") if word in str(shown)]
-    same = host_files.diff(File(path, before, 0o600), File(path, before))
+    same = host_files.diff(RepositoryFile(path, before, 0o600), RepositoryFile(path, before))
     assert same["before"] == same["after"]
 
 
 @pytest.mark.parametrize(("before", "after"), [(0o600, 0o600), (0o600, 0o644), (0o600, None), (0o644, 0o600)])
 def test_a_diff_does_not_show_secret_files_of_other_formats(before, after):
     path, text = "/etc/apt/auth.conf", b"machine m.example login robot password s3cret\n"
-    wanted = File(path, None) if after is None else File(path, b"# empty\n", after)
-    shown = host_files.diff(File(path, text, before), wanted)
+    wanted = RepositoryFile(path, None) if after is None else RepositoryFile(path, b"# empty\n", after)
+    shown = host_files.diff(RepositoryFile(path, text, before), wanted)
     assert "s3cret" not in str(shown)
     assert shown["before"] != shown["after"]
 
@@ -170,6 +180,6 @@ def test_a_diff_does_not_show_secret_files_of_other_formats(before, after):
 def test_the_remains_of_a_killed_run_are_removed(root, content):
     for name in (".x.repo.k3h_1.tmp", ".y.repo.k3h_1.tmp", "x.repo.tmp"):
         (root / "etc/yum.repos.d" / name).touch()
-    host_files.write(File(ENTRY, content), str(root))
+    host_files.write(RepositoryFile(ENTRY, content), str(root))
     written = [] if content is None else ["x.repo"]
     assert names(root / "etc/yum.repos.d") == [".y.repo.k3h_1.tmp", *written, "x.repo.tmp"]

@@ -771,7 +771,7 @@ def proved(**more) -> dict:
     """Describe a converged host without the toolkit's packages, whose containers have shown their GPUs."""
     there = converged(**more)
     key = proof_record.key(there, ["docker"], "")
-    there["files"][owned.CONTAINER_PROOF_RECORD] = file(proof_record.dump(proof_record.Record(key, True, [], [])))
+    there["files"][owned.CONTAINER_PROOF_RECORD] = file(proof_record.dump(proof_record.ProofRecord(key, True, [], [])))
     return there
 
 

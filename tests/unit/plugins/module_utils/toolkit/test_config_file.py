@@ -75,7 +75,7 @@ def test_missing_file_is_created_and_removed() -> None:
     done = config_file.plan(None, None, HARD)
     assert toml_text.parse(str(done.text)) == HARD
     assert config_file.plan(done.text, done.record, {}).text is None
-    assert config_file.plan(None, None, {}) == config_file.Change(None, None, [])
+    assert config_file.plan(None, None, {}) == config_file.ConfigChange(None, None, [])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan, toml_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_plan import CONTAINERD, CRIO, Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_plan import CONTAINERD, CRIO, CriPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import ROOT_FILE
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import container_toolkit_samples as samples
 
@@ -32,7 +32,7 @@ def host(engine: str, version: str, **texts: t.Any) -> dict[str, t.Any]:
     return seen
 
 
-def plan(seen: dict[str, t.Any], *, policy: str = "when_safe", default: bool = False, **more: str) -> Plan:
+def plan(seen: dict[str, t.Any], *, policy: str = "when_safe", default: bool = False, **more: str) -> CriPlan:
     engines = {
         name: seen["engines"][name]["version"] for name in ("containerd", "crio") if seen["engines"][name]["package"]
     }
@@ -40,7 +40,7 @@ def plan(seen: dict[str, t.Any], *, policy: str = "when_safe", default: bool = F
     return cri_plan.plan(there, {**engines, **more}, default_runtime=default, restart_policy=policy)
 
 
-def carried_out(seen: dict[str, t.Any], done: Plan) -> dict[str, t.Any]:
+def carried_out(seen: dict[str, t.Any], done: CriPlan) -> dict[str, t.Any]:
     """Write and remove the files of a plan."""
     for engine in done.engines:
         for file in engine.files:

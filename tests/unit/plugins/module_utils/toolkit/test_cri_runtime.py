@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_runtime, toml_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import (
     DROP_IN,
-    Registration,
+    CriRegistration,
     containerd,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
@@ -40,7 +40,7 @@ RUNC = {"runtime_type": "io.containerd.runc.v2"}
 NVIDIA = {"runtime_type": "io.containerd.runc.v2", "options": {"SystemdCgroup": True, "BinaryName": BINARY}}
 
 
-def cri(done: Registration, table: str) -> dict:
+def cri(done: CriRegistration, table: str) -> dict:
     """Return the table of CRI in the drop-in."""
     assert done.problems == done.reasons == []
     assert done.drop_in is not None

@@ -45,7 +45,7 @@ def host(packages: t.Mapping[str, str] | None = None, content: t.Any = None, **m
     return seen
 
 
-def plan(seen: dict[str, t.Any], **variables: t.Any) -> toolkit_plan.Plan:
+def plan(seen: dict[str, t.Any], **variables: t.Any) -> toolkit_plan.ToolkitPlan:
     request, there = toolkit_request.read({"migrate": True, **variables}), t.cast("t.Any", seen)
     more: dict[str, t.Any] = {"engines": {"docker": "20.10.24"}, "driver": "580.95.05"}
     first = toolkit_plan.plan(there, request, samples.PLATFORMS, **more)

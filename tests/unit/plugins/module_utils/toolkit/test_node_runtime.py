@@ -18,7 +18,9 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins import kubernetes_sam
 DROP_IN, SETTINGS = paths.K0S_DROP_IN, paths.SETTINGS
 
 
-def plan(seen: t.Any, *, policy: str = "when_safe", default: bool = False, has_runtime: bool = True) -> cri_plan.Plan:
+def plan(
+    seen: t.Any, *, policy: str = "when_safe", default: bool = False, has_runtime: bool = True
+) -> cri_plan.CriPlan:
     node = distribution.recognize(seen).node
     assert node is not None
     engines = {"containerd": "1.7.24"} if node.distribution in ("kubeadm", "other") else {}
@@ -34,7 +36,7 @@ def node(folder: Path, name: str) -> dict[str, t.Any]:
     return seen
 
 
-def carried_out(seen: dict[str, t.Any], done: cri_plan.Plan) -> None:
+def carried_out(seen: dict[str, t.Any], done: cri_plan.CriPlan) -> None:
     """Write the files, and let k3s and RKE2 find the runtime when they start."""
     texts = seen["cri_files"]["nodes"]
     for change in done.engines:

@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import conf
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.package_plan import UNIT
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.plan import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.plan import ToolkitPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import read
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_toolkit_samples import (
     OFFERS,
@@ -33,7 +33,9 @@ CONFIG = "/etc/nvidia-container-runtime/config.toml"
 RUNNING = {"load_state": "loaded", "active_state": "active", "unit_file_state": "enabled", "active_since_us": 4711}
 
 
-def plan(seen: dict[str, t.Any], *, engines: t.Any = None, driver: str = "580.95.05", **variables: t.Any) -> Plan:
+def plan(
+    seen: dict[str, t.Any], *, engines: t.Any = None, driver: str = "580.95.05", **variables: t.Any
+) -> ToolkitPlan:
     """Return the plan, with the answer to the query."""
     request, there = read(variables), t.cast("t.Any", seen)
     more = {"engines": engines or {"docker": "20.10.24"}, "driver": driver}
@@ -236,7 +238,7 @@ def test_oci_runtime_of_crio_is_added_to_the_configuration_and_taken_back(text: 
     seen["files"][CONFIG] = {"exists": text is not None, "content": text}
     record = owned.CONTAINER_TOOLKIT_CONFIG_RECORD
 
-    def planned(engine: str = "crio", **variables: t.Any) -> Plan:
+    def planned(engine: str = "crio", **variables: t.Any) -> ToolkitPlan:
         done = plan(seen, engines={engine: "1.34.1"}, **variables)
         assert done.problems == []
         return done
@@ -269,7 +271,7 @@ def test_oci_runtime_of_crio_is_added_to_the_configuration_and_taken_back(text: 
 # --- removal ----------------------------------------------------------------------------------------------------------
 
 
-def removal(seen: dict[str, t.Any]) -> toolkit_removal.Removal:
+def removal(seen: dict[str, t.Any]) -> toolkit_removal.ToolkitRemoval:
     return toolkit_removal.plan(t.cast("t.Any", seen))
 
 
@@ -324,7 +326,7 @@ def test_configuration_of_a_toolkit_that_stays_is_restored() -> None:
     seen["files"][CONFIG] = {"exists": True, "content": done.text}
     seen["files"][owned.CONTAINER_TOOLKIT_CONFIG_RECORD] = {"exists": True, "content": done.record}
     gone = removal(seen)
-    assert gone.config == config_file.Change(before, None, ["nvidia-container-runtime.mode"])
+    assert gone.config == config_file.ConfigChange(before, None, ["nvidia-container-runtime.mode"])
     assert (gone.acts, gone.changes) == (True, [f"restore nvidia-container-runtime.mode in {CONFIG}"])
 
 

@@ -389,7 +389,7 @@ def test_a_damaged_repository_is_kept_until_a_new_one_is_fetched(tmp_path, repos
     bare, work = tmp_path / "repository.git", tmp_path / "work"
     damage(bare) if what == "objects" else (bare / "HEAD").write_text("")
     work.rename(tmp_path / "away")
-    with pytest.raises(pull.Failure, match="cannot be read"):
+    with pytest.raises(pull.PullFailure, match="cannot be read"):
         commit(tmp_path, url, "v1")
     assert any(path.is_file() for path in (bare / "objects").rglob("*"))
     (tmp_path / "away").rename(work)
@@ -538,13 +538,13 @@ def test_a_recap_among_the_errors_is_no_result(tmp_path):
 @pytest.mark.parametrize("revision", ["v2", "main", "0" * 40])
 def test_a_branch_is_no_pin_and_a_missing_pin_is_said(tmp_path, repository, revision):
     url, _head = repository
-    with pytest.raises(pull.Failure, match=f"has no (tag|commit) {revision}") as caught:
+    with pytest.raises(pull.PullFailure, match=f"has no (tag|commit) {revision}") as caught:
         commit(tmp_path, url, revision)
     assert caught.value.state == "invalid"
 
 
 def test_a_missing_repository_is_unavailable(tmp_path):
-    with pytest.raises(pull.Failure, match="file:///nonexistent cannot be read: fatal: ") as caught:
+    with pytest.raises(pull.PullFailure, match="file:///nonexistent cannot be read: fatal: ") as caught:
         commit(tmp_path, "file:///nonexistent", "v1")
     assert caught.value.state == "unavailable"
 
@@ -568,7 +568,7 @@ def test_a_stopped_run_ends_its_program(tmp_path, to_journal):
     host = pull.Pull(SETTINGS, str(tmp_path))
     pull.stop_on_sigterm()
     stop = f"echo $$ > {tmp_path}/child; sleep 0.3; kill -TERM {os.getpid()}; exec sleep 600"
-    with pytest.raises(pull.Failure, match="the service was stopped"):
+    with pytest.raises(pull.PullFailure, match="the service was stopped"):
         host._do(["sh", "-c", stop], to_journal=to_journal)
     child = int((tmp_path / "child").read_text())
     assert not pathlib.Path(f"/proc/{child}").exists()
