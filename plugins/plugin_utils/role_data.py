@@ -20,6 +20,7 @@ _ALL_PLATFORMS = {
     "container_engine": "__container_engine_platforms",
     "nvidia_container_toolkit": "__nvidia_container_toolkit_platforms",
     "neuron_driver": "__neuron_driver_data",
+    "gaudi_driver": "__gaudi_driver_platforms",
 }
 
 

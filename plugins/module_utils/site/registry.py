@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.part import PART as CONTAINER_ENGINE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi.part import PART as GAUDI_DRIVER
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import request as kubernetes_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import request as observe_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
@@ -31,6 +32,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
     CONTAINER_ENGINE,
     NVIDIA_CONTAINER_TOOLKIT,
     NEURON_DRIVER,
+    GAUDI_DRIVER,
     DRIVER_VOLUME,
     CONTAINER_PROOF,
     VERIFY,

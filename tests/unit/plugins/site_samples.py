@@ -62,6 +62,7 @@ PLATFORMS = {
     "nvidia_persistenced": _data("nvidia_persistenced", "__nvidia_persistenced_packages"),
     "container_engine": _data("container_engine", "__container_engine_platforms"),
     "nvidia_container_toolkit": _data("nvidia_container_toolkit", "__nvidia_container_toolkit_platforms"),
+    "gaudi_driver": _data("gaudi_driver", "__gaudi_driver_platforms"),
 }
 
 

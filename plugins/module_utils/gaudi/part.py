@@ -1,0 +1,69 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Part gaudi_driver: the driver of Intel Gaudi, the CDI specification, and the vendor's container runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import plan as gaudi_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import request as gaudi_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
+    Context,
+    Part,
+    package_query,
+    package_removal,
+    plan_of,
+)
+
+_ROLE = "gaudi_driver"
+
+
+def plan(context: Context, parts: Mapping[str, Part]) -> Part:
+    """Return the plan of the part, which is empty on hosts without Gaudi accelerators."""
+    request = gaudi_request.read(context.values.get(_ROLE, {}))
+    engine = engine_request.read(context.values.get("container_engine", {}))
+    result = gaudi_plan.plan(
+        context.host,
+        request,
+        context.platforms[_ROLE],
+        context.versions,
+        context.accelerator_program,
+        restart_policy=engine.restart_policy,
+    )
+    query = package_query(_ROLE, result.query, request.download_timeout) if result.query else None
+    removes = request.state == "absent"
+    # An engine that this run installs exists only afterwards.
+    is_new_engine = bool(plan_of(parts, "container_engine").get("packages")) and request.container_runtime
+    return Part(
+        plan=plain(result),
+        acts=result.acts,
+        changes=result.changes,
+        reasons=result.reasons,
+        errors=result.problems,
+        query=None if result.problems else query,
+        removal=package_removal(_ROLE, result.packages, exists=result.record) if removes else None,
+        report=result.report,
+        has_secrets=result.has_secrets,
+        disruptions=result.runtime.disruptions,
+        removes=removes,
+        plans_again=is_new_engine and result.wanted,
+    )
+
+
+PART = Declaration(
+    name=_ROLE,
+    vendor="gaudi",
+    plan=plan,
+    request=gaudi_request.GaudiDriverRequest,
+    read=gaudi_request.read,
+    reads=("container_engine",),
+    after=("container_engine",),
+    reports=True,
+    # The engines must not know the runtime when its program is removed.
+    removed_first=True,
+)
