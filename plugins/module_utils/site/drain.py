@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.options im
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Part
 
-NONE = "none"
+NONE, KUBERNETES = "none", "kubernetes"
 PREFIX = "site_drain"
 LONGEST = 604800
 
@@ -33,6 +33,7 @@ class SiteDrainRequest:
     options: dict[str, Any] = variable({}, form="", sample="{units: [inference.service]}")
     owner: str = variable("gpufleet")
     timeout: int = variable(3600, minimum=1)
+    delegate: str = variable("")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +48,8 @@ class SiteDrain:
     reason: str
     timeout: int
     begins: bool
+    # The inventory host on which module gpu_workload runs. Empty: the host itself.
+    delegate: str = ""
 
 
 def read(values: Mapping[str, Any]) -> SiteDrainRequest:
@@ -54,6 +57,11 @@ def read(values: Mapping[str, Any]) -> SiteDrainRequest:
     request = variables.read(SiteDrainRequest, PREFIX, values)
     if request.timeout > LONGEST:
         raise VariableError(f"{PREFIX}_timeout is {request.timeout}, but must be at most {LONGEST} seconds (one week).")
+    if request.delegate and request.adapter != KUBERNETES:
+        raise VariableError(
+            f"{PREFIX}_delegate is {request.delegate}, but adapter {request.adapter} drains the host itself. Only "
+            f"adapter {KUBERNETES} can run on another machine. Remove the variable."
+        )
     if request.adapter != NONE:
         _check_options(request)
     elif request.options:
@@ -102,7 +110,9 @@ def plan(
     if not kinds and not is_ours:
         return None
     reason = ", ".join(dict.fromkeys(kinds)) or "maintenance"
-    return SiteDrain(request.adapter, request.owner, reason, request.timeout, begins=bool(kinds))
+    return SiteDrain(
+        request.adapter, request.owner, reason, request.timeout, begins=bool(kinds), delegate=request.delegate
+    )
 
 
 def earlier(files: Mapping[str, Mapping[str, Any]]) -> workload_record.WorkloadRecord | None:

@@ -112,3 +112,17 @@ def test_wrong_variables_are_named_before_any_change(values, message):
 )
 def test_text_from_the_command_line_is_converted(values):
     assert drain.read(values).adapter == values["adapter"]
+
+
+def test_kubernetes_is_drained_from_a_delegate_and_another_adapter_is_not():
+    values = {"adapter": "kubernetes", "delegate": "localhost"}
+    found, _notes = drain.of_run(values, {"a": part(RELOAD)}, {})
+    assert found["delegate"] == "localhost"
+    # The copy of the record on the host: the next successful run ends the drain.
+    kept = left(adapter="kubernetes", began=0, failed_step="Install the packages")
+    found, _notes = drain.of_run(values, {}, kept)
+    assert (found["begins"], found["delegate"]) == (False, "localhost")
+    with pytest.raises(
+        VariableError, match="site_drain_delegate is localhost, but adapter slurm drains the host itself"
+    ):
+        drain.read({**SLURM, "delegate": "localhost"})
