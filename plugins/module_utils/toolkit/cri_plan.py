@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     config_file,
     cri_runtime,
@@ -110,15 +111,25 @@ def has_unpackaged_containerd(host: Host) -> bool:
     return not host["engines"]["containerd"]["package"] and service.get("load_state") == "loaded"
 
 
+def _existing(host: Host) -> list[str]:
+    """Return the files of other owners, without those that an uninstalled k3s or RKE2 has left behind."""
+    left = [
+        paths.GENERATED[name]
+        for name in (paths.K3S, paths.RKE2)
+        if all((host["services"].get(unit) or {}).get("load_state") == "not-found" for unit in paths.OWN_UNITS[name])
+    ]
+    return [path for path in host["cri_files"]["others"] if path not in left]
+
+
 def _unpackaged(host: Host) -> str:
     """Say who has to register the runtime. Without a package, the version is unknown, and so is what it merges."""
     seen = host["cri_files"]
     try:
-        other = cri_runtime.owner(seen["containerd"].get(ROOT_FILE), seen["others"])
+        other = cri_runtime.owner(seen["containerd"].get(ROOT_FILE), _existing(host))
     except TomlError:
         other = None
     if other:
-        return f"{other} writes containerd's configuration, so it stays unchanged. Register runtime nvidia with {other}"
+        return f"{other} writes containerd's configuration, so it stays unchanged. {cri_runtime.way_out(other)}"
     return (
         "containerd is installed without a package, so its configuration stays unchanged. Register runtime nvidia with "
         "the tool that installed it"
@@ -134,7 +145,7 @@ def _containerd(result: CriPlan, host: Host, version: str, *, default_runtime: b
         root,
         imported,
         default_runtime=default_runtime,
-        existing=seen["others"],
+        existing=_existing(host),
         programs=registered_runtimes.programs(host),
     )
     result.problems += found.problems

@@ -88,6 +88,13 @@ def owner(root_text: str | None, existing: t.Collection[str] = ()) -> str | None
     return next((_SPECIFICATIONS[spec] for spec in specs if spec in _SPECIFICATIONS), None)
 
 
+def way_out(other: str) -> str:
+    """Return what registers the runtime where somebody else writes containerd's configuration."""
+    if other in _OWN_FILES:
+        return f"Role gpu_kubernetes_node registers runtime {NAME} in {other}"
+    return f"Register runtime {NAME} with {other}"
+
+
 def containerd(
     version: str,
     root_text: str | None,
@@ -132,9 +139,7 @@ def _containerd(
 ) -> None:
     other = owner(root_text, existing)
     if other:
-        result.reasons.append(
-            f"{other} writes containerd's configuration, so it stays unchanged. Register runtime {NAME} with {other}."
-        )
+        result.reasons.append(f"{other} writes containerd's configuration, so it stays unchanged. {way_out(other)}.")
         return
     root = _parsed(ROOT_FILE, root_text)
     if {"cri", *_CRI.values()} & set(root.get("disabled_plugins") or []):

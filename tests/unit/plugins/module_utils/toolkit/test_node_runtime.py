@@ -80,6 +80,15 @@ def test_kubeadm_gets_the_drop_in_of_the_toolkit_s_role(tmp_path: Path) -> None:
     assert (done.engines[0].unit, done.engines[0].action) == ("containerd.service", "restarted")
 
 
+def test_files_of_an_uninstalled_k3s_do_not_keep_kubeadm_from_its_runtime(tmp_path: Path) -> None:
+    seen = node(tmp_path, "k3s left beside kubeadm")
+    gone = {"load_state": "not-found", "active_state": "inactive"}
+    seen["services"] |= dict.fromkeys(paths.OWN_UNITS["k3s"], gone)
+    assert plan(seen).changes[-1] == "restart containerd.service"
+    seen["services"]["k3s.service"] = samples.INSTALLED
+    assert "Role gpu_kubernetes_node registers runtime nvidia in k3s" in plan(seen).reasons[0]
+
+
 @pytest.mark.parametrize("name", ["k3s server", "k3s agent", "RKE2 server"])
 def test_default_runtime_of_k3s_and_rke2_is_a_setting_that_is_removed_again(name: str, tmp_path: Path) -> None:
     seen = node(tmp_path, name)
