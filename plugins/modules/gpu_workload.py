@@ -345,6 +345,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapters
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain import WorkloadDrain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.options import OPTIONS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
 
 LONGEST = 604800
@@ -355,13 +356,13 @@ def main() -> None:
     process_state.pin()
     options = {
         name: {"type": "dict", "options": spec, **({} if _requires(spec) else {"default": {}})}
-        for name, spec in adapters.OPTIONS.items()
+        for name, spec in OPTIONS.items()
         if spec
     }
     module = AnsibleModule(
         argument_spec={
             "verb": {"type": "str", "choices": ["begin", "poll", "abort", "end"], "required": True},
-            "adapter": {"type": "str", "choices": list(adapters.OPTIONS), "required": True},
+            "adapter": {"type": "str", "choices": list(OPTIONS), "required": True},
             "owner": {"type": "str", "default": "gpufleet"},
             "reason": {"type": "str", "default": "maintenance"},
             "failed_step": {"type": "str"},
@@ -370,7 +371,7 @@ def main() -> None:
             **options,
             "_nvml_binding_path": {"type": "path"},
         },
-        required_if=[("adapter", name, [name]) for name, spec in adapters.OPTIONS.items() if _requires(spec)],
+        required_if=[("adapter", name, [name]) for name, spec in OPTIONS.items() if _requires(spec)],
         supports_check_mode=True,
     )
     params = module.params
