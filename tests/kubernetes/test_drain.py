@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import time
 import typing as t
 
@@ -23,6 +24,8 @@ class Node:
 
     def __init__(self, cluster: LocalCluster, playbook: Playbook) -> None:
         self.cluster, self._playbook = cluster, playbook
+        # A namespace takes time to disappear.
+        self.namespace = f"ml-{secrets.token_hex(3)}"
 
     def run(
         self, verb: str, *options: str, fails: bool = False, adapter: dict[str, t.Any] | None = None, **more: t.Any
@@ -39,26 +42,27 @@ class Node:
                 "msg": "READY={{ r.ready }} EXPIRED={{ r.expired }} {{ r.waiting_for | join('; ') }}"
             }
         }
-        return self._playbook([{**task, "register": "r"}, show], *options, fails=fails)
+        # Ansible breaks long lines.
+        return re.sub(r"\s+", " ", self._playbook([{**task, "register": "r"}, show], *options, fails=fails))
 
     def node(self) -> dict[str, t.Any]:
         return self.cluster.get("node", "n1")
 
     def pods(self) -> list[str]:
-        items = self.cluster.get("pods", "--namespace=ml")["items"]
+        items = self.cluster.get("pods", f"--namespace={self.namespace}")["items"]
         return sorted(one["metadata"]["name"] for one in items if one["spec"].get("nodeName") == "n1")
 
     def place(self, node: str = "n1", count: int = 2) -> None:
         """Bind the pods that have no node, and let them become ready, as scheduler and kubelet do."""
         for _attempt in range(60):
-            pods = self.cluster.get("pods", "--namespace=ml")["items"]
+            pods = self.cluster.get("pods", f"--namespace={self.namespace}")["items"]
             waiting = [one["metadata"]["name"] for one in pods if not one["spec"].get("nodeName")]
             for name in waiting:
                 target = {"apiVersion": "v1", "kind": "Node", "name": node}
                 binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-                path = f"/api/v1/namespaces/ml/pods/{name}/binding"
+                path = f"/api/v1/namespaces/{self.namespace}/pods/{name}/binding"
                 self.cluster.kubectl("create", "--raw", path, "--filename=-", stdin=binding)
-                self.cluster.set_status("pod", name, READY, "ml")
+                self.cluster.set_status("pod", name, READY, self.namespace)
             if len(pods) == count and not waiting:
                 return
             time.sleep(0.5)
@@ -68,7 +72,9 @@ class Node:
         """Wait until the budget allows a number of evictions."""
         for _attempt in range(60):
             if (
-                self.cluster.get("poddisruptionbudget", "training", "--namespace=ml")["status"]["disruptionsAllowed"]
+                self.cluster.get("poddisruptionbudget", "training", f"--namespace={self.namespace}")["status"][
+                    "disruptionsAllowed"
+                ]
                 == number
             ):
                 return
@@ -76,16 +82,16 @@ class Node:
         pytest.fail(f"The budget never allowed {number} evictions.")
 
 
-def objects(budget: int) -> list[dict[str, t.Any]]:
+def objects(namespace: str, budget: int) -> list[dict[str, t.Any]]:
     gpu = {"limits": {"nvidia.com/gpu": "1"}}
     pod = {
         "containers": [{"name": "main", "image": "training.example.org/x", "resources": gpu}],
         "terminationGracePeriodSeconds": 0,
     }
-    meta = {"name": "training", "namespace": "ml"}
+    meta = {"name": "training", "namespace": namespace}
     selector = {"matchLabels": LABELS}
     return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}},
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
         {
             "apiVersion": "apps/v1",
             "kind": "ReplicaSet",
@@ -105,13 +111,14 @@ def objects(budget: int) -> list[dict[str, t.Any]]:
 def node(cluster: LocalCluster, playbook: Playbook) -> t.Iterator[Node]:
     cluster.add_node("n1", gpus=2)
     cluster.add_node("n2", gpus=2)
-    yield Node(cluster, playbook)
-    cluster.kubectl("delete", "namespace", "ml", "--ignore-not-found", "--wait=false")
+    made = Node(cluster, playbook)
+    yield made
+    cluster.kubectl("delete", "namespace", made.namespace, "--ignore-not-found", "--wait=false")
     cluster.kubectl("delete", "nodes", "n1", "n2")
 
 
 def test_drain_waits_for_the_budget_and_evicts_one_pod_after_the_other(node: Node) -> None:
-    node.cluster.apply(*objects(budget=1))
+    node.cluster.apply(*objects(node.namespace, budget=1))
     node.place()
     node.allow(1)
     before = node.pods()
@@ -121,7 +128,7 @@ def test_drain_waits_for_the_budget_and_evicts_one_pod_after_the_other(node: Nod
     assert node.node()["spec"]["unschedulable"] is True
     # The budget lets one pod go, and the other one waits until its successor is ready.
     assert "READY=False" in output
-    assert re.search(r"pod ml/training-\w+ \(cannot be evicted now: Cannot evict pod", output)
+    assert re.search(r"pod ml-\w+/training-\w+ \(cannot be evicted now: Cannot evict pod", output)
     assert len(node.pods()) == 1
     node.place("n2")
     node.allow(1)
@@ -134,7 +141,7 @@ def test_drain_waits_for_the_budget_and_evicts_one_pod_after_the_other(node: Nod
 
 
 def test_blocked_drain_expires_and_is_undone(node: Node) -> None:
-    node.cluster.apply(*objects(budget=2))
+    node.cluster.apply(*objects(node.namespace, budget=2))
     node.place()
     before = node.pods()
     node.run("begin", timeout=4)
@@ -151,8 +158,10 @@ def test_foreign_cordon_and_data_in_emptydir_stay(node: Node) -> None:
         "containers": [{"name": "x", "image": "x.example.org/x"}],
         "volumes": [{"name": "d", "emptyDir": {}}],
     }
-    meta = {"name": "scratch", "namespace": "ml"}
-    node.cluster.apply(objects(1)[0], {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod})
+    meta = {"name": "scratch", "namespace": node.namespace}
+    node.cluster.apply(
+        objects(node.namespace, 1)[0], {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod}
+    )
     node.cluster.kubectl("cordon", "n1")
     output = node.run("begin")
     assert "an eviction would delete its emptyDir data, and delete_emptydir is false" in output
