@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
 
 VENDOR_ID = "0x1002"
 DRIVER = "amdgpu"
@@ -52,7 +52,8 @@ MODELS = {
 def computing(root: str) -> dict[str, bool]:
     """Return the GPUs that the compute driver (KFD) knows, by PCI address without function.
 
-    The value says whether cores of a CPU share the GPU's KFD node.
+    The value says whether the GPU is part of a CPU: cores share its KFD node, or it has the sensor of the north
+    bridge's voltage (hwmon_attributes_visible in amdgpu_pm.c).
     """
     found = {}
     for name in listing(root, _NODES):
@@ -61,8 +62,13 @@ def computing(root: str) -> dict[str, bool]:
         if values.get("simd_count"):
             location = values.get("location_id", 0)
             address = f"{values.get('domain', 0):04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}"
-            found[address] = values.get("cpu_cores_count", 0) > 0
+            found[address] = values.get("cpu_cores_count", 0) > 0 or _has_north_bridge(root, address)
     return found
+
+
+def _has_north_bridge(root: str, address: str) -> bool:
+    base = f"/sys/bus/pci/devices/{address}.0/hwmon"
+    return any(exists(root, f"{base}/{name}/in1_label") for name in listing(root, base))
 
 
 def computes(function: dict, known: dict[str, bool]) -> bool:
