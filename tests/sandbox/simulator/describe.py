@@ -21,11 +21,16 @@ import yaml
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import describe_amd
+import describe_gaudi
 import describe_neuron
 import mig_layout
 
 # One line for each vendor other than NVIDIA: the function that returns its PCI functions and its tree.
-ACCELERATORS = {"amd": describe_amd.describe, "neuron": describe_neuron.describe}
+ACCELERATORS = {
+    "amd": describe_amd.describe,
+    "neuron": describe_neuron.describe,
+    "gaudi": describe_gaudi.describe,
+}
 
 ARCHITECTURES = {"kepler": 2, "maxwell": 3, "pascal": 4, "volta": 5, "turing": 6, "ampere": 7, "ada": 8, "hopper": 9,
                  "blackwell": 10}  # fmt: skip
