@@ -12,6 +12,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_te
 
 # The vendor's modules for the network of the accelerators. The driver in the kernel has none of them.
 NETWORK_MODULES = ("habanalabs_cn", "habanalabs_en", "habanalabs_ib")
+# The beginnings of what the reason of a working host says about its driver.
+KERNEL_DRIVER, NOT_LOADED = "The loaded driver is the one in the kernel", "Not loaded:"
 KERNEL_LOG = "Check the kernel log for messages of habanalabs"
 _USABLE = "Operational"
 # Texts of attribute `status`: habanalabs_drv.c.
@@ -107,7 +109,7 @@ def _limits_of_kernel_driver(devices: list[schema.AcceleratorDevice], host: Acce
     if host.is_of_vendor or not host.is_loaded:
         return ""
     text = (
-        " The loaded driver is the one in the kernel, not the vendor's. It has no modules for the network of the "
+        f" {KERNEL_DRIVER}, not the vendor's. It has no modules for the network of the "
         f"accelerators ({', '.join(NETWORK_MODULES)}), so they cannot work together across hosts"
     )
     unbound = [one for one in devices if one["pci_address"] not in host.bound]
@@ -126,4 +128,4 @@ def _missing_network(devices: list[schema.AcceleratorDevice], host: Accelerators
     missing = [name for name in needed if name not in host.loaded]
     if not missing or all(one["generation"] == "Goya" for one in devices):
         return ""
-    return f" Not loaded: {', '.join(missing)}, so the network of the accelerators does not work."
+    return f" {NOT_LOADED} {', '.join(missing)}, so the network of the accelerators does not work."
