@@ -26,6 +26,7 @@ PLAN = "gpufleet.hosts.gpu_host_plan"
 FACTS = "gpufleet.hosts.nvidia_gpu_facts"
 VOLUME = "gpufleet.hosts.nvidia_driver_volume"
 PROOF = "gpufleet.hosts.gpu_container_proof"
+SLURM = "gpufleet.hosts.gpu_slurm_config"
 
 
 class ActionModule(ActionBase):
@@ -61,6 +62,7 @@ class ActionModule(ActionBase):
             volume = self._volume(host)
             proof = self._proof() if starts_containers else None
         found = health.judge(host, facts, volume, proof=proof, **settings)
+        self._add_slurm(host, found)
         notices = {kind: observed[kind] for kind in ("warnings", "deprecations") if observed.get(kind)}
         return {"changed": False, "host": host, "health": found, "ansible_facts": facts, **notices}
 
@@ -96,6 +98,19 @@ class ActionModule(ActionBase):
             )
         finally:
             self._task.check_mode = is_checking
+
+    def _add_slurm(self, host: dict[str, Any], found: dict[str, Any]) -> None:
+        """Add what is wrong with a node of Slurm, where slurmd runs."""
+        if (host["services"].get("slurmd.service") or {}).get("active_state") != "active":
+            return
+        names = {"node": "name", "directory": "directory", "programs": "programs"}
+        given = {name: self._value(f"gpu_slurm_node_{rest}", None) for name, rest in names.items()}
+        read = self._run_action(SLURM, {"gather": True, **{name: value for name, value in given.items() if value}})
+        if read.get("failed") or read.get("unreachable"):
+            found["problems"].append(f"Slurm: {host_python.failure(read)}")
+            return
+        found["problems"] += [f"Slurm: {text}" for text in read["findings"]]
+        found["notes"] += read["notes"]
 
     def _proof(self) -> dict[str, Any]:
         """Start containers. The health check evaluates the result, also that of a failure."""

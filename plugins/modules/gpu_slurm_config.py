@@ -22,6 +22,12 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  gather:
+    description:
+      - Whether to only read the node, and return RV(findings) and RV(notes). Files of others are then no error, and the
+        types of the devices may differ from those that this module would choose.
+    type: bool
+    default: false
   node:
     description: Slurm's name of this host. The default is the host name without its domain.
     type: str
@@ -157,6 +163,12 @@ is_registered:
   returned: success
   type: bool
   sample: true
+notes:
+  description: What to know about the node, for example why it is drained.
+  returned: if O(gather=true)
+  type: list
+  elements: str
+  sample: ["Slurm gives node gpu1 no job (drain+idle): bad disk."]
 slurm_node:
   description: The node in the controller's view. V(null) if the controller does not know it or does not answer.
   returned: success
@@ -185,6 +197,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "gather": {"type": "bool", "default": False},
             "node": {"type": "str"},
             "detect": {"type": "str", "default": "off"},
             "types": {"type": "dict", "default": {}},
@@ -202,6 +215,9 @@ def main() -> None:
         record = WorkloadRecords().read()
     except (SlurmError, WorkloadError) as error:
         module.fail_json(msg=str(error))
+    if module.params["gather"]:
+        found, notes = node_plan.health(host)
+        module.exit_json(findings=found, notes=notes, slurm_node=node_host.described(host.node), node=host.name)
     request = node_plan.SlurmRequest(
         present=module.params["state"] == "present",
         detect="off" if module.params["detect"] in ("off", "False", "false", "no") else module.params["detect"],

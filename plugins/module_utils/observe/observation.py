@@ -78,6 +78,7 @@ UNITS = (
     "crio.service",
     "podman.socket",
     "kubelet.service",
+    "slurmd.service",
     *kubernetes_paths.UNITS,
     "systemd-modules-load.service",
     "unattended-upgrades.service",

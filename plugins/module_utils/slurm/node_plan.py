@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files, gres
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmNode
 
@@ -250,3 +251,22 @@ def findings(host: SlurmHost, wanted: str) -> list[str]:
 def _untyped(wanted: str) -> dict[str, int]:
     total = sum(gres.parse_gres(wanted).values())
     return {"": total} if total else {}
+
+
+def health(host: SlurmHost) -> tuple[list[str], list[str]]:
+    """Return the problems of a node that this role need not have configured, and notes."""
+    selected, skipped = gres.select(host.devices)
+    problems = findings(host, gres.node_gres(selected)) if host.node is None or _counts_differ(host, selected) else []
+    notes = [f"Slurm cannot use {one.device}: {one.reason}." for one in skipped]
+    node = host.node
+    if node is not None and node.is_closed:
+        state = "+".join(sorted(node.states)).lower()
+        text = f"Slurm gives node {node.name} no job ({state}): {shown(node.reason) or 'no reason given'}."
+        (problems if node.is_down else notes).append(text)
+    return problems, notes
+
+
+def _counts_differ(host: SlurmHost, selected: Sequence[gres.SlurmGres]) -> bool:
+    """Return whether the number of devices differs. The types are the administrator's choice."""
+    known = sum(gres.parse_gres(host.node.gres).values()) if host.node else 0
+    return known != len(selected) or bool(host.node and host.node.states & {"INVAL", "INVALID_REG"})

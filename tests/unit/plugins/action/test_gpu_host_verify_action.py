@@ -127,3 +127,26 @@ def test_what_cannot_be_checked_fails_the_task(results, variables, arguments, me
     assert message in result["msg"]
     # Invalid variables fail before the host is contacted.
     assert bool(run.calls) is bool(results)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problems", "notes"),
+    [
+        (
+            {"findings": ["Gres=gpu:7."], "notes": ["drained: bad disk."]},
+            ["Slurm: Gres=gpu:7."],
+            ["drained: bad disk."],
+        ),
+        (
+            {"failed": True, "msg": "Slurm's controller did not answer."},
+            ["Slurm: Slurm's controller did not answer."],
+            [],
+        ),
+    ],
+)
+def test_a_node_of_slurm_is_asked_under_its_name(answer, problems, notes):
+    host = test_health.changed(test_health.HOST, "services/slurmd.service", {"active_state": "active"})
+    run = Run(**{PLAN: {"host": host}, gpu_host_verify.SLURM: answer})
+    result = run({"gpu_slurm_node_name": "node7"})
+    assert result["health"] == {"problems": problems, "notes": notes}
+    assert run.calls[-1][:2] == (gpu_host_verify.SLURM, {"gather": True, "node": "node7"})

@@ -182,6 +182,33 @@ def test_what_is_wrong_in_the_view_of_the_controller(values, expected):
     assert all(text in one for text, one in zip(expected, found, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("values", "problems", "notes"),
+    [
+        ({"node": NODE}, [], []),
+        # An administrator wrote the files, with other types.
+        ({"node": dataclasses.replace(NODE, gres="gpu:big:2"), "gres": "Name=gpu File=/dev/nvidia[0-1]"}, [], []),
+        ({"node": dataclasses.replace(NODE, gres="gpu:big:3")}, ["Gres=gpu:big:3"], []),
+        (
+            {"node": dataclasses.replace(NODE, states=frozenset({"IDLE", "DRAIN"}), reason="bad disk")},
+            [],
+            ["no job (drain+idle): bad disk"],
+        ),
+        (
+            {"node": dataclasses.replace(NODE, states=frozenset({"DOWN"}), reason="Not responding")},
+            ["no job (down): Not responding"],
+            [],
+        ),
+        ({"unanswered": "The controller does not answer."}, ["does not answer"], []),
+    ],
+)
+def test_the_health_of_a_node_that_anybody_configured(values, problems, notes):
+    found = node_plan.health(host(**values))
+    for texts, expected in zip(found, (problems, notes), strict=True):
+        assert len(texts) == len(expected)
+        assert all(part in text for part, text in zip(expected, texts, strict=True))
+
+
 def test_devices_that_cannot_be_read_now_do_not_disappear_from_slurm():
     ready = schema.vendor_state("ready", "", gpus())
     lost = schema.vendor_state("driver_not_loaded", "Run modprobe nvidia.", gpus())
