@@ -28,12 +28,7 @@ H100 = {
 
 
 def daemonset(cluster: LocalCluster) -> dict[str, t.Any]:
-    (found,) = [
-        one
-        for one in cluster.get("daemonsets", "--namespace", NAMESPACE)["items"]
-        if "k8s-device-plugin" in str(one["spec"]["template"]["spec"]["containers"])
-        and "gpu-feature-discovery" not in one["metadata"]["name"]
-    ]
+    found = cluster.get("daemonset", RELEASE, "--namespace", NAMESPACE)
     return found["spec"]["template"]["spec"]
 
 

