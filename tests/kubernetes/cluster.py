@@ -54,6 +54,7 @@ class LocalCluster:
             f"--service-account-signing-key-file={key}",
             "--service-account-issuer=https://cluster.example.org",
             "--authorization-mode=RBAC",
+            "--allow-privileged=true",
             "--disable-admission-plugins=ServiceAccount",
             "--service-cluster-ip-range=10.0.0.0/24",
         )
