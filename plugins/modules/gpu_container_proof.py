@@ -90,7 +90,7 @@ EXAMPLES = r"""
 - name: Show each command, and what its container saw
   ansible.builtin.debug:
     msg: "{{ item.command }}: {{ item.uuids | length }} GPUs, CUDA {{ item.cuda }}"
-  loop: "{{ proof.roads }}"
+  loop: "{{ proof.methods }}"
   loop_control:
     label: "{{ item.engine }} {{ item.isolation }}"
 
@@ -105,7 +105,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-roads:
+methods:
   description: The containers that were started, or would have been if the last proof had not passed with the same key.
   returned: with O(state=present), except in check mode
   type: list
@@ -215,7 +215,7 @@ def _present(module: AnsibleModule, run: Any) -> dict[str, Any]:
     last = record.read(on_host.record_text())
     reason = None if key is None else record.reason(last, key)
     if key is not None and reason is None and last is not None:
-        return {"changed": False, "reason": None, "roads": last.roads}
+        return {"changed": False, "reason": None, "methods": last.methods}
     if module.check_mode:
         return {"changed": key is not None, "reason": reason}
     engines = on_host.ProofEngines(run)
@@ -238,8 +238,8 @@ def _present(module: AnsibleModule, run: Any) -> dict[str, Any]:
                 client.remove_images()
         elif key is not None:
             passed = not result.problems
-            on_host.write_record(record.dump(record.ProofRecord(key, passed, result.problems, result.roads())))
-    found = {"reason": reason, "roads": result.roads(), "obstacles": result.obstacles}
+            on_host.write_record(record.dump(record.ProofRecord(key, passed, result.problems, result.methods())))
+    found = {"reason": reason, "methods": result.methods(), "obstacles": result.obstacles}
     if result.problems:
         module.fail_json(msg=" ".join(result.problems), problems=result.problems, **found)
     return {"changed": key is not None, **found}

@@ -97,7 +97,7 @@ def main() -> None:
             module.fail_json(msg="gather=true cannot be combined with steps. Remove one of them.")
         module.exit_json(traces=observed.read("/", module.params["docker_root"], runner(module)))
     try:
-        docker = volumes.VolumesOfDocker(module.params["docker_host"])
+        docker = volumes.DockerClient(module.params["docker_host"])
         done = apply.Migrator("/", docker, runner(module), check=module.check_mode).apply(module.params["steps"])
     except (apply.MigrationError, volumes.EngineError) as error:
         module.fail_json(msg=str(error))

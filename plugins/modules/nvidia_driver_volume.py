@@ -301,9 +301,9 @@ def main() -> None:
     fault = base_options.timeout_fault(module.params["timeout"])
     if fault:
         module.fail_json(msg=fault)
-    podman = volumes.VolumesOfPodman(module.run_command, module.get_bin_path("podman"))
+    podman = volumes.PodmanClient(module.run_command, module.get_bin_path("podman"))
     try:
-        docker = volumes.VolumesOfDocker(module.params["docker_host"], module.params["timeout"])
+        docker = volumes.DockerClient(module.params["docker_host"], module.params["timeout"])
         run = apply.VolumeRun(module.params, docker, podman, cdi_file.referring_to, check=module.check_mode)
         result = run.apply_state()
     except apply.ERRORS as error:

@@ -129,7 +129,7 @@ class StoppedDocker:
         raise EngineError(self.REASON)
 
 
-class Docker(volumes.VolumesOfDocker):
+class Docker(volumes.DockerClient):
     """Docker, through its socket."""
 
     def __init__(self, host: str | None = None, started: Callable[[], float | None] | None = None) -> None:
@@ -213,7 +213,7 @@ class Docker(volumes.VolumesOfDocker):
         )
 
 
-class Podman(volumes.VolumesOfPodman):
+class Podman(volumes.PodmanClient):
     """Podman, through its command line."""
 
     def __init__(self, run: Run, binary: str | None) -> None:

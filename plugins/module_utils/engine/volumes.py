@@ -13,7 +13,7 @@ import http.client
 import json
 import os
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
@@ -73,7 +73,7 @@ def _options(directory: str, more: str = "") -> dict[str, str]:
     return {"type": "none", "o": "bind,ro" + more, "device": directory}
 
 
-class VolumesOfDocker:
+class DockerClient:
     """Docker Engine, through its API."""
 
     name = "docker"
@@ -164,22 +164,29 @@ class VolumesOfDocker:
         name = (container.get("Names") or [container["Id"][:12]])[0].lstrip("/")
         return f"{shown(name)} ({container.get('State', 'unknown')})"
 
-    def _call(self, method: str, path: str, body: dict | None = None, missing: object = EngineError) -> object:
+    def send(
+        self, method: str, path: str, body: dict | BinaryIO | None = None, size: int | None = None
+    ) -> tuple[int, bytes]:
+        """Send a request and return the status and the answer. With a `size`, the body is an archive."""
+        headers: dict[str, str] = {}
+        data = json.dumps(body) if isinstance(body, dict) else body
+        if size is not None:
+            headers = {"Content-Type": "application/x-tar", "Content-Length": str(size)}
+        elif body is not None:
+            headers = {"Content-Type": "application/json"}
         connection = self._connect()
         try:
-            connection.request(
-                method,
-                path,
-                None if body is None else json.dumps(body),
-                {} if body is None else {"Content-Type": "application/json"},
-            )
+            connection.request(method, path, data, headers)
             response = connection.getresponse()
-            status, data = response.status, response.read()
+            return response.status, response.read()
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise EngineError(f"Docker does not answer at {self._host}: {reason}") from error
         finally:
             connection.close()
+
+    def _call(self, method: str, path: str, body: dict | None = None, missing: object = EngineError) -> object:
+        status, data = self.send(method, path, body)
         if status == http.client.NOT_FOUND and missing is not EngineError:
             return missing
         try:
@@ -192,7 +199,7 @@ class VolumesOfDocker:
         return answer
 
 
-class VolumesOfPodman:
+class PodmanClient:
     """Podman, through its command."""
 
     name = "podman"
@@ -259,8 +266,8 @@ class VolumesOfPodman:
 
 
 def chosen(
-    names: list[str], docker: VolumesOfDocker, podman: VolumesOfPodman, *, needed: bool = True
-) -> list[VolumesOfDocker | VolumesOfPodman]:
+    names: list[str], docker: DockerClient, podman: PodmanClient, *, needed: bool = True
+) -> list[DockerClient | PodmanClient]:
     """Return the engines that the option `engine` selects. Engines that the option names must be available.
 
     With `auto`, one engine must be available if `needed`.

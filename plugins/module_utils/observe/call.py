@@ -111,19 +111,17 @@ def _ask(path: str, request: str) -> Any:
     if not os.path.exists(path):
         return None
     # These imports take time, so only a host with a daemon pays for them.
-    import http.client  # noqa: PLC0415
     import json  # noqa: PLC0415
 
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.unix_http import UnixConnection  # noqa: PLC0415
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import (  # noqa: PLC0415
+        DockerClient,
+        EngineError,
+    )
 
-    connection = UnixConnection(path, _ENGINE_TIMEOUT)
     try:
-        connection.request("GET", request)
-        answer = json.loads(connection.getresponse().read())
-    except (OSError, ValueError, http.client.HTTPException):
+        answer = json.loads(DockerClient(f"unix://{path}", _ENGINE_TIMEOUT).send("GET", request)[1])
+    except (EngineError, ValueError):
         return None
-    finally:
-        connection.close()
     return answer if isinstance(answer, (dict, list)) else None
 
 

@@ -43,8 +43,8 @@ def predict(
         "engine": engines,
         "expected_engines": expected_engines,
     }
-    docker = volumes.VolumesOfDocker("unix://" + _inside(root, volumes.DOCKER_HOST[len("unix://") :]))
-    podman = volumes.VolumesOfPodman(run_command, podman_path)
+    docker = volumes.DockerClient("unix://" + _inside(root, volumes.DOCKER_HOST[len("unix://") :]))
+    podman = volumes.PodmanClient(run_command, podman_path)
     specifications = functools.partial(cdi_file.referring_to, root=root)
     try:
         run = apply.VolumeRun(params, docker, podman, specifications, check=True, root=root)

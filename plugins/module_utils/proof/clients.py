@@ -17,13 +17,13 @@ import os
 import socket
 import struct
 from collections.abc import Sequence
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.unix_http import UnixConnection
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import DockerClient, EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.image import REPOSITORY
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.roads import Road
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.methods import AccessMethod
 
 LABEL = "gpufleet.container_proof"
 NAMESPACE = "gpufleet-container-proof"  # of containerd
@@ -44,7 +44,7 @@ class ProofDocker:
     name = "docker"
 
     def __init__(self, path: str = SOCKET, timeout: float = TIMEOUT) -> None:
-        self._path, self._timeout = path, timeout
+        self._client, self._timeout = DockerClient(f"unix://{path}", timeout), timeout
 
     def has_image(self, name: str) -> bool:
         """Return whether the engine has the image."""
@@ -56,10 +56,10 @@ class ProofDocker:
         with open(path, "rb") as stream:
             self._ask("POST", "/images/load?quiet=1", stream, os.path.getsize(path))
 
-    def run(self, road: Road, image: str, argv: Sequence[str]) -> tuple[int, str]:
+    def run(self, method: AccessMethod, image: str, argv: Sequence[str]) -> tuple[int, str]:
         """Run a program in a container, and remove the container. Return the exit status and the output."""
         created = self._ask(
-            "POST", f"/containers/create?name={_NAME.format(road.isolation)}", _container(road, image, argv)
+            "POST", f"/containers/create?name={_NAME.format(method.isolation)}", _container(method, image, argv)
         )
         path = f"/containers/{created['Id']}"
         try:
@@ -97,48 +97,37 @@ class ProofDocker:
         return answer
 
     def _send(self, method: str, path: str, body: Any = None, size: int | None = None) -> tuple[int, bytes]:
-        connection = UnixConnection(self._path, self._timeout)
-        headers: dict[str, str] = {}
-        data: bytes | BinaryIO | None = body
-        if size is not None:
-            headers = {"Content-Type": "application/x-tar", "Content-Length": str(size)}
-        elif body is not None:
-            headers, data = {"Content-Type": "application/json"}, json.dumps(body).encode()
         try:
-            connection.request(method, path, data, headers)
-            response = connection.getresponse()
-            return response.status, response.read()
-        except socket.timeout as error:
-            raise StartError(f"the container did not end within {self._timeout:g} seconds") from error
-        except (OSError, http.client.HTTPException) as error:
-            raise StartError(f"Docker does not answer: {error}") from error
-        finally:
-            connection.close()
+            return self._client.send(method, path, body, size)
+        except EngineError as error:
+            if isinstance(error.__cause__, socket.timeout):
+                raise StartError(f"the container did not end within {self._timeout:g} seconds") from error
+            raise StartError(f"Docker does not answer: {error.__cause__}") from error
 
 
-def _container(road: Road, image: str, argv: Sequence[str]) -> dict[str, Any]:
-    """Return the request for a container: what `docker run` sends for the options of the road."""
+def _container(method: AccessMethod, image: str, argv: Sequence[str]) -> dict[str, Any]:
+    """Return the request for a container: what `docker run` sends for the options of the method."""
     requests: list[dict[str, Any]] = []
-    if road.gpus:
+    if method.gpus:
         requests.append({"Driver": "", "Count": -1, "Capabilities": [["gpu"]]})
-    if road.cdi_devices:
-        requests.append({"Driver": "cdi", "DeviceIDs": list(road.cdi_devices)})
-    nodes = [{"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in road.devices]
+    if method.cdi_devices:
+        requests.append({"Driver": "cdi", "DeviceIDs": list(method.cdi_devices)})
+    nodes = [{"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in method.devices]
     host: dict[str, Any] = {
         "NetworkMode": "none",
         "DeviceRequests": requests,
         "Devices": nodes,
-        "Binds": list(road.volumes),
+        "Binds": list(method.volumes),
         # Logs of other drivers may not be readable.
         "LogConfig": {"Type": "json-file", "Config": {}},
     }
-    if road.runtime:
-        host["Runtime"] = road.runtime
+    if method.runtime:
+        host["Runtime"] = method.runtime
     return {
         "Image": image,
         "Entrypoint": list(argv[:1]),
         "Cmd": list(argv[1:]),
-        "Env": list(road.env),
+        "Env": list(method.env),
         "Labels": {LABEL: "1"},
         "HostConfig": host,
     }
@@ -188,12 +177,12 @@ class ProofPodman(Command):
         """Load an image from an archive."""
         self._ask("podman", "load", "--quiet", "--input", path)
 
-    def run(self, road: Road, image: str, argv: Sequence[str]) -> tuple[int, str]:
+    def run(self, method: AccessMethod, image: str, argv: Sequence[str]) -> tuple[int, str]:
         """Run a program in a container, and remove the container. Return the exit status and the output."""
-        name = _NAME.format(road.isolation)
+        name = _NAME.format(method.isolation)
         try:
             return self._start(
-                *road.start(),
+                *method.start(),
                 *("--name", name, "--label", f"{LABEL}=1", "--network", "none", "--pull", "never"),
                 *("--entrypoint", argv[0], image, *argv[1:]),
             )
@@ -228,11 +217,11 @@ class ProofContainerd(Command):
         """Load an image from an archive."""
         self._ctr("images", "import", path)
 
-    def run(self, road: Road, image: str, argv: Sequence[str]) -> tuple[int, str]:
+    def run(self, method: AccessMethod, image: str, argv: Sequence[str]) -> tuple[int, str]:
         """Run a program in a container, and remove the container. Return the exit status and the output."""
-        name = _NAME.format(road.isolation)
+        name = _NAME.format(method.isolation)
         try:
-            command, *options = road.start()
+            command, *options = method.start()
             return self._start(command, "--namespace", NAMESPACE, *options, image, name, *argv)
         finally:
             self._remove(name)

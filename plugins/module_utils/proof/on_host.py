@@ -28,7 +28,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import processes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import bundle, clients, image, roads
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import bundle, clients, image, methods
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.inside import MARK
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.prove import Client, ProofHost, ProofImage
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import PATH as RUNTIME
@@ -81,12 +81,12 @@ class ProofEngines:
         """Return whether an engine is installed, for containerd its client."""
         return self._run([_PROGRAMS[name], "--version"])[0] != _NOT_INSTALLED
 
-    def offer(self, client: Client, units: Sequence[Unit]) -> roads.Offer:
-        """Return the roads of an engine. Raise EngineError if it does not answer."""
+    def offer(self, client: Client, units: Sequence[Unit]) -> methods.Offer:
+        """Return the methods of an engine. Raise EngineError if it does not answer."""
         state = self._state(client.name)
         loaded, _flavor = host_driver.loaded_module()
         host = IsolationHost(loaded, specs=reader.read(state.cdi_dirs))
-        return roads.offered(state, host, units, lambda name: self._has_volume(client.name, name))
+        return methods.offered(state, host, units, lambda name: self._has_volume(client.name, name))
 
     def _has_volume(self, engine: str, name: str) -> bool:
         return self._states[engine].volume(name) is not None
@@ -104,7 +104,7 @@ class ProofEngines:
         return EngineState(name, found[1], cdi_dirs=staleness.DIRECTORIES, runtimes=runtimes)
 
 
-def host(run: Run, python: str, directory: str, offer: Callable[[Client, Sequence[Unit]], roads.Offer]) -> ProofHost:
+def host(run: Run, python: str, directory: str, offer: Callable[[Client, Sequence[Unit]], methods.Offer]) -> ProofHost:
     """Return this host. `python`: the interpreter of the module. `directory`: for the archive of the image."""
     text = bundle.program()
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Prove the roads of the engines: start a container by each road, and compare what it sees with the host.
+"""Prove the methods of the engines: start a container with each method, and compare what it sees with the host.
 
 The host is accessed only through arguments. This file is private to the collection: it may change in any release.
 """
@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import verdict
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import results
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.clients import StartError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.image import ImageError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.roads import Offer, Road
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.verdict import ProofVerdict, Seen
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.methods import AccessMethod, Offer
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.results import MethodResult, Seen
 
 IMAGE_VARIABLE = "nvidia_container_toolkit_proof_image"
 _SKIP = "To run without the proof, use --skip-tags container_proof."
@@ -41,7 +41,7 @@ class Client(Protocol):
     def load(self, path: str) -> None:
         """Load an image from an archive."""
 
-    def run(self, road: Road, image: str, argv: Sequence[str]) -> tuple[int, str]:
+    def run(self, method: AccessMethod, image: str, argv: Sequence[str]) -> tuple[int, str]:
         """Run a program in a container, and remove the container."""
 
     def remove_containers(self) -> None:
@@ -64,7 +64,7 @@ class ProofImage:
 class ProofHost:
     """The host of the proof. `run_program` runs the program on the host with options, and returns status and output.
 
-    `build` builds the image on the host. `offer` returns the roads of an engine for these GPUs.
+    `build` builds the image on the host. `offer` returns the methods of an engine for these GPUs.
     """
 
     run_program: Callable[..., tuple[int, str]]
@@ -75,35 +75,35 @@ class ProofHost:
 
 @dataclass
 class ProofResult:
-    """The roads with their results, and why the proof failed, as sentences. It passed if there are none."""
+    """The methods with their results, and why the proof failed, as sentences. It passed if there are none."""
 
-    verdicts: list[ProofVerdict] = field(default_factory=list)
-    # Why an engine does not offer a road, by "engine isolation".
+    results: list[MethodResult] = field(default_factory=list)
+    # Why an engine does not offer a method, by "engine isolation".
     obstacles: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
-    def roads(self) -> list[dict[str, Any]]:
+    def methods(self) -> list[dict[str, Any]]:
         """Return the results as plain values."""
         return [
             {
-                "engine": item.road.engine,
-                "isolation": item.road.isolation,
-                "command": item.road.command(),
+                "engine": item.method.engine,
+                "isolation": item.method.isolation,
+                "command": item.method.command(),
                 "uuids": item.uuids,
                 "cuda": item.cuda,
                 "passed": item.problem is None,
             }
-            for item in self.verdicts
+            for item in self.results
         ]
 
 
 def prove(clients: Sequence[Client], host: ProofHost, image: str, isolations: Sequence[str]) -> ProofResult:
-    """Prove all roads of the engines.
+    """Prove all methods of the engines.
 
-    `image`: the user's, for the engines that have it, or empty. `isolations`: those that one road must prove.
+    `image`: the user's, for the engines that have it, or empty. `isolations`: those that one method must prove.
     """
     result = ProofResult()
-    expected = verdict.read(*host.run_program("--no-cuda"))
+    expected = results.read(*host.run_program("--no-cuda"))
     if expected.error or not expected.uuids():
         reason = expected.error or "NVML shows no GPU and no MIG device that a container can use"
         result.problems.append(f"The proof cannot run in a container: on the host, {reason.rstrip('.')}.")
@@ -113,7 +113,7 @@ def prove(clients: Sequence[Client], host: ProofHost, image: str, isolations: Se
     def host_cuda() -> Mapping[str, Any] | None:
         # All containers share the answer of the host.
         if not of_host:
-            of_host.append(verdict.read(*host.run_program()).cuda)
+            of_host.append(results.read(*host.run_program()).cuda)
         return of_host[0]
 
     built: list[ProofImage] = []
@@ -123,7 +123,7 @@ def prove(clients: Sequence[Client], host: ProofHost, image: str, isolations: Se
         client.remove_containers()
         offer = host.offer(client, expected.inventory().units)
         result.obstacles.update({f"{client.name} {name}": text for name, text in offer.obstacles.items()})
-        if not offer.roads:
+        if not offer.methods:
             continue
         if _takes(client, image) and not owners:
             without.append(client.name)
@@ -133,10 +133,10 @@ def prove(clients: Sequence[Client], host: ProofHost, image: str, isolations: Se
         except (ImageError, StartError) as error:
             result.problems.append(_no_image(client.name, image, str(error)))
             continue
-        for road in offer.roads:
-            result.verdicts.append(_verdict(client, road, chosen, expected, host_cuda))
+        for method in offer.methods:
+            result.results.append(_method_result(client, method, chosen, expected, host_cuda))
     result.problems += _no_users_image(without, image)
-    result.problems += [item.problem for item in result.verdicts if item.problem]
+    result.problems += [item.problem for item in result.results if item.problem]
     result.problems += _missing(result, isolations)
     return result
 
@@ -162,14 +162,18 @@ def _built(client: Client, host: ProofHost, built: list[ProofImage]) -> ProofIma
     return found
 
 
-def _verdict(
-    client: Client, road: Road, image: ProofImage, expected: Seen, host_cuda: Callable[[], Mapping[str, Any] | None]
-) -> ProofVerdict:
+def _method_result(
+    client: Client,
+    method: AccessMethod,
+    image: ProofImage,
+    expected: Seen,
+    host_cuda: Callable[[], Mapping[str, Any] | None],
+) -> MethodResult:
     try:
-        status, output = client.run(road, image.name, image.argv)
+        status, output = client.run(method, image.name, image.argv)
     except StartError as error:
-        return verdict.failed_start(road, str(error), expected)
-    return verdict.judge(road, expected, verdict.read(status, output), host_cuda)
+        return results.failed_start(method, str(error), expected)
+    return results.evaluate(method, expected, results.read(status, output), host_cuda)
 
 
 def _no_image(engine: str, image: str, reason: str) -> str:
@@ -195,14 +199,14 @@ def _no_users_image(engines: Sequence[str], image: str) -> list[str]:
 
 def _missing(result: ProofResult, isolations: Sequence[str]) -> list[str]:
     """Return why the host does not offer what it must offer."""
-    if not result.verdicts and not result.problems:
+    if not result.results and not result.problems:
         reasons = "; ".join(f"{name}: {text}" for name, text in result.obstacles.items()) or "no engine is running"
         return [f"No container can get the GPUs of this host: {reasons.rstrip('.')}."]
     found = []
     for name in isolations:
-        if any(item.road.isolation == name for item in result.verdicts):
+        if any(item.method.isolation == name for item in result.results):
             continue
-        reasons = [text for road, text in result.obstacles.items() if road.endswith(f" {name}")]
+        reasons = [text for method, text in result.obstacles.items() if method.endswith(f" {name}")]
         if reasons:
             found.append(f"Isolation {name} is required but not available: {'; '.join(reasons).rstrip('.')}.")
     return found

@@ -35,7 +35,7 @@ class ProofRecord(t.NamedTuple):
     key: dict[str, str]
     passed: bool | None
     problems: list[str]
-    roads: list[dict[str, t.Any]]
+    methods: list[dict[str, t.Any]]
 
 
 def key(host: Host, engines: t.Iterable[str], image: str) -> dict[str, str]:
@@ -74,7 +74,7 @@ def read(text: str | None) -> ProofRecord | None:
     """Read the record, None if there is none. A damaged record counts as none, because a proof writes it anew."""
     try:
         found = json.loads(text or "")
-        return ProofRecord(dict(found["key"]), found["passed"], list(found["problems"]), list(found["roads"]))
+        return ProofRecord(dict(found["key"]), found["passed"], list(found["problems"]), list(found["methods"]))
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -70,8 +70,8 @@ class VolumeRun:
     def __init__(
         self,
         params: dict,
-        docker: volumes.VolumesOfDocker,
-        podman: volumes.VolumesOfPodman,
+        docker: volumes.DockerClient,
+        podman: volumes.PodmanClient,
         specifications: Callable[[str], list[str]],
         *,
         check: bool,

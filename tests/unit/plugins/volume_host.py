@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import VolumesOfDocker, VolumesOfPodman
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import DockerClient, PodmanClient
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.apply import DEFAULTS, VolumeRun
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.fake_engines import FakeDocker, FakePodman
@@ -101,8 +101,8 @@ class VolumeHost:
         """Run the module."""
         run = VolumeRun(
             {**DEFAULTS, "path": str(self.path), "driver_root": str(self.root), **params},
-            VolumesOfDocker(self.docker.host),
-            VolumesOfPodman(self.run_podman, self.podman_path()),
+            DockerClient(self.docker.host),
+            PodmanClient(self.run_podman, self.podman_path()),
             functools.partial(cdi_file.referring_to, root=str(self.root)),
             check=check,
             root=str(self.root),

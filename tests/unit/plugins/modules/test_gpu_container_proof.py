@@ -9,16 +9,16 @@ from typing import ClassVar
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.methods import AccessMethod
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.prove import ProofResult
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.roads import Road
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.verdict import ProofVerdict
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.results import MethodResult
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container_proof
 
 KEY = {"boot": "b1", "docker": "29.1.0"}
-ROAD = Road("docker", "device_requests", gpus=True)
+METHOD = AccessMethod("docker", "device_requests", gpus=True)
 GOOD, BAD = (
-    ProofVerdict(ROAD, ["GPU-1"], "passed"),
-    ProofVerdict(ROAD, [], "not probed", "A container sees other GPUs."),
+    MethodResult(METHOD, ["GPU-1"], "passed"),
+    MethodResult(METHOD, [], "not probed", "A container sees other GPUs."),
 )
 
 
@@ -111,8 +111,8 @@ def test_second_run_starts_nothing(run):
     assert (first["changed"], first["proved"]) == (True, [["docker"]])
     assert first["reason"] == "no proof has run yet"
     again = run(key=KEY, engines=["docker"])
-    assert (again["changed"], again["proved"], again["roads"]) == (False, [], first["roads"])
-    assert again["roads"][0]["command"] == "docker run --gpus all"
+    assert (again["changed"], again["proved"], again["methods"]) == (False, [], first["methods"])
+    assert again["methods"][0]["command"] == "docker run --gpus all"
     later = run(key={**KEY, "boot": "b2"}, engines=["docker"])
     assert (later["changed"], later["reason"]) == (True, "the host was booted")
 
@@ -219,6 +219,6 @@ def test_containerd_without_its_client_is_a_warning(run, monkeypatch):
     monkeypatch.setattr(Engines, "names", ())
     monkeypatch.setattr(Engines, "installed", ())
     found = run(engines=["containerd"], key=KEY)
-    assert (found["failed"], found["roads"], found["proved"]) == (False, [], [])
+    assert (found["failed"], found["methods"], found["proved"]) == (False, [], [])
     assert Engines.events == ["warning: The proof in a container was skipped: containerd does not answer."]
     assert json.loads(run.path.read_text())["passed"] is True

@@ -188,8 +188,8 @@ NAMES = {
     "container of a stopped engine": lambda name: _stopped(name).users("v", "/")[0],
     "title of a stopped container": lambda name: _stopped(name).titles()["1"],
     "container of Docker": lambda name: engines._title({"Names": [f"/{name}"]}),
-    "user of a volume": lambda name: volumes.VolumesOfDocker._title({"Names": [f"/{name}"], "State": "running"}),
-    "user of a Podman volume": lambda name: volumes.VolumesOfPodman._title({"Names": [name], "State": "running"}),
+    "user of a volume": lambda name: volumes.DockerClient._title({"Names": [f"/{name}"], "State": "running"}),
+    "user of a Podman volume": lambda name: volumes.PodmanClient._title({"Names": [name], "State": "running"}),
 }
 
 

@@ -46,7 +46,7 @@ def podman_answers(monkeypatch):
     def call(_self, _method, path, *_body, **_options):
         return {"/version": PODMAN, "/info": INFO, "/containers/json?all=1": []}.get(path)
 
-    monkeypatch.setattr(volumes.VolumesOfDocker, "_call", call)
+    monkeypatch.setattr(volumes.DockerClient, "_call", call)
 
 
 class Podman:
@@ -65,9 +65,9 @@ def refused_by_gpu_container():
 
 
 def refused_by_the_driver_volume():
-    assert [one.name for one in volumes.chosen(["auto"], volumes.VolumesOfDocker(), Podman())] == ["podman"]
+    assert [one.name for one in volumes.chosen(["auto"], volumes.DockerClient(), Podman())] == ["podman"]
     with pytest.raises(volumes.EngineError) as error:
-        volumes.chosen(["docker"], volumes.VolumesOfDocker(), Podman())
+        volumes.chosen(["docker"], volumes.DockerClient(), Podman())
     return str(error.value)
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import volumes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import (
+    DockerClient,
     EngineError,
-    VolumesOfDocker,
-    VolumesOfPodman,
+    PodmanClient,
 )
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.fake_engines import FakeDocker, FakePodman
 
@@ -33,7 +33,7 @@ def podman():
 
 @pytest.fixture(params=["docker", "podman"])
 def engine(request, docker, podman):
-    return VolumesOfDocker(docker.host) if request.param == "docker" else VolumesOfPodman(podman.run, "/usr/bin/podman")
+    return DockerClient(docker.host) if request.param == "docker" else PodmanClient(podman.run, "/usr/bin/podman")
 
 
 def test_volume_is_created_and_removed(engine, tmp_path):
@@ -62,7 +62,7 @@ def test_volume_is_created_and_removed(engine, tmp_path):
 )
 def test_different_volume_with_the_same_name_is_recognized(docker, driver, options):
     docker.volumes[NAME] = {"Name": NAME, "Driver": driver, "Options": options}
-    assert not VolumesOfDocker(docker.host).volume(NAME).is_bound_to("/srv")
+    assert not DockerClient(docker.host).volume(NAME).is_bound_to("/srv")
 
 
 def test_symbolic_links_are_followed(docker, tmp_path):
@@ -73,7 +73,7 @@ def test_symbolic_links_are_followed(docker, tmp_path):
         "Driver": "local",
         "Options": {"type": "none", "o": "ro,bind", "device": str(tmp_path / "link")},
     }
-    assert VolumesOfDocker(docker.host).volume(NAME).is_bound_to(str(tmp_path / "real"))
+    assert DockerClient(docker.host).volume(NAME).is_bound_to(str(tmp_path / "real"))
 
 
 def test_docker_containers_that_use_the_volume_are_listed(docker, tmp_path):
@@ -85,7 +85,7 @@ def test_docker_containers_that_use_the_volume_are_listed(docker, tmp_path):
         {"Id": "d" * 64, "Names": ["/other"], "State": "running", "Mounts": [{"Source": place + ".1"}]},
         {"Id": "e" * 64, "Names": ["/none"], "State": "running", "Mounts": None},
     ]
-    assert VolumesOfDocker(docker.host).users(NAME, place) == [
+    assert DockerClient(docker.host).users(NAME, place) == [
         "cccccccccccc (created)",
         "old (exited)",
         "web (running)",
@@ -99,7 +99,7 @@ def test_podman_containers_that_use_the_volume_are_listed(podman):
         {"Id": "c", "Names": ["bind"], "State": "running", "Volumes": ["/srv"]},
         {"Id": "d", "Names": ["other"], "State": "running", "Volumes": ["x"]},
     ]
-    found = VolumesOfPodman(podman.run, "podman").users(NAME, "/srv")
+    found = PodmanClient(podman.run, "podman").users(NAME, "/srv")
     assert found == ["bind (running)", "both (exited)", "web (running)"]
 
 
@@ -109,11 +109,11 @@ def test_podman_containers_that_use_the_volume_are_listed(podman):
 )
 def test_invalid_address_is_reported(host):
     with pytest.raises(EngineError, match=re.escape(f"docker_host={host} is not valid")):
-        VolumesOfDocker(host)
+        DockerClient(host)
 
 
 def test_missing_docker_is_reported_with_its_address(tmp_path):
-    absence = VolumesOfDocker(f"unix://{tmp_path}/none.sock").unavailable_reason()
+    absence = DockerClient(f"unix://{tmp_path}/none.sock").unavailable_reason()
     assert absence == f"Docker does not answer at unix://{tmp_path}/none.sock: No such file or directory"
 
 
@@ -128,16 +128,16 @@ def test_missing_docker_is_reported_with_its_address(tmp_path):
 def test_error_contains_the_message_of_docker(docker, answer, words):
     docker.answer = answer
     with pytest.raises(EngineError, match=words):
-        VolumesOfDocker(docker.host).volume(NAME)
+        DockerClient(docker.host).volume(NAME)
 
 
 def test_error_contains_the_message_of_podman(podman):
     podman.failure = (125, "", "Error: volume storage is gone\n")
     with pytest.raises(EngineError, match=r"podman volume rm .* failed with status 125: Error: volume storage is gone"):
-        VolumesOfPodman(podman.run, "podman").remove(NAME)
+        PodmanClient(podman.run, "podman").remove(NAME)
     podman.failure = (0, "{half", "")
     with pytest.raises(EngineError, match="podman volume ls --format json did not print JSON"):
-        VolumesOfPodman(podman.run, "podman").volume(NAME)
+        PodmanClient(podman.run, "podman").volume(NAME)
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_error_contains_the_message_of_podman(podman):
 def test_requested_engines_are_selected(docker, podman, names, there, expected):
     engines = volumes.chosen(
         names,
-        VolumesOfDocker(docker.host if "docker" in there else "unix:///none.sock"),
-        VolumesOfPodman(podman.run, "/usr/bin/podman" if "podman" in there else None),
+        DockerClient(docker.host if "docker" in there else "unix:///none.sock"),
+        PodmanClient(podman.run, "/usr/bin/podman" if "podman" in there else None),
     )
     assert [engine.name for engine in engines] == expected
 
@@ -173,13 +173,13 @@ def test_requested_engines_are_selected(docker, podman, names, there, expected):
 )
 def test_missing_engine_is_reported(tmp_path, podman, names, words):
     with pytest.raises(EngineError) as error:
-        volumes.chosen(names, VolumesOfDocker(f"unix://{tmp_path}/none.sock"), VolumesOfPodman(podman.run, None))
+        volumes.chosen(names, DockerClient(f"unix://{tmp_path}/none.sock"), PodmanClient(podman.run, None))
     for word in words:
         assert word in str(error.value)
 
 
 def test_engine_that_is_not_needed_may_be_missing(tmp_path, podman):
-    docker, nowhere = VolumesOfDocker(f"unix://{tmp_path}/none.sock"), VolumesOfPodman(podman.run, None)
+    docker, nowhere = DockerClient(f"unix://{tmp_path}/none.sock"), PodmanClient(podman.run, None)
     assert volumes.chosen(["auto"], docker, nowhere, needed=False) == []
     with pytest.raises(EngineError, match="engine=docker"):
         volumes.chosen(["docker"], docker, nowhere, needed=False)
@@ -187,4 +187,4 @@ def test_engine_that_is_not_needed_may_be_missing(tmp_path, podman):
 
 @pytest.mark.parametrize(("host", "socket"), [("unix:///run/d.sock", "/run/d.sock"), ("tcp://10.0.0.1:2375", None)])
 def test_socket_of_docker_is_found(host, socket):
-    assert VolumesOfDocker(host).socket == socket
+    assert DockerClient(host).socket == socket

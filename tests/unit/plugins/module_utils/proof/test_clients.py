@@ -15,9 +15,9 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import clients, on_host
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.image import REPOSITORY
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.roads import Road
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.methods import AccessMethod
 
-GPUS_ROAD = Road("docker", "device_requests", gpus=True)
+GPUS_METHOD = AccessMethod("docker", "device_requests", gpus=True)
 ARGV = ("/usr/bin/python3", "-c", "text")
 
 
@@ -68,7 +68,7 @@ class Docker(clients.ProofDocker):
 
 def test_container_of_docker_ran_and_is_gone():
     docker = Docker()
-    assert docker.run(GPUS_ROAD, "debian:12", ARGV) == (3, "one\ntwo\n")
+    assert docker.run(GPUS_METHOD, "debian:12", ARGV) == (3, "one\ntwo\n")
     assert docker.containers == {}
 
 
@@ -77,7 +77,7 @@ def test_failure_of_docker_is_quoted_and_leaves_no_container(step):
     message = 'could not select device driver "" with capabilities: [[gpu]]'
     docker = Docker(**{step: message})
     with pytest.raises(clients.StartError, match=re.escape(message)):
-        docker.run(GPUS_ROAD, "debian:12", ARGV)
+        docker.run(GPUS_METHOD, "debian:12", ARGV)
     assert docker.containers == {}
 
 
@@ -113,8 +113,8 @@ class Commands:
 
 def test_podman_starts_and_removes_its_container():
     run = Commands({"^timeout": (0, "seen", "warning")})
-    road = Road("podman", "runtime", runtime="/usr/bin/nvidia-container-runtime", env=("A=1",))
-    assert clients.ProofPodman(run, timeout=9).run(road, "img", ARGV) == (0, "seen\nwarning")
+    method = AccessMethod("podman", "runtime", runtime="/usr/bin/nvidia-container-runtime", env=("A=1",))
+    assert clients.ProofPodman(run, timeout=9).run(method, "img", ARGV) == (0, "seen\nwarning")
     assert run.seen == [
         "timeout --kill-after=5 9 podman --runtime /usr/bin/nvidia-container-runtime run --env A=1 "
         "--name gpufleet-proof-runtime --label gpufleet.container_proof=1 --network none --pull never "
@@ -135,7 +135,7 @@ def test_podman_removes_only_the_containers_of_proofs():
 def test_container_that_does_not_end_is_removed(engine, removes):
     run = Commands({"^timeout": (124, "", "")})
     with pytest.raises(clients.StartError, match="did not end within 180 seconds"):
-        engine(run).run(Road(engine.name, "cdi", cdi_devices=("nvidia.com/gpu=all",)), "img", ARGV)
+        engine(run).run(AccessMethod(engine.name, "cdi", cdi_devices=("nvidia.com/gpu=all",)), "img", ARGV)
     assert removes in run.seen[-1]
 
 
@@ -143,7 +143,7 @@ def test_containerd_uses_a_namespace_of_its_own():
     run = Commands({"containers ls": (0, "gpufleet-proof-cdi\n", ""), "images ls": (0, "a\nb\n", "")})
     containerd = clients.ProofContainerd(run, timeout=9)
     containerd.remove_containers()
-    containerd.run(Road("containerd", "cdi", cdi_devices=("nvidia.com/gpu=all",)), "img", ARGV)
+    containerd.run(AccessMethod("containerd", "cdi", cdi_devices=("nvidia.com/gpu=all",)), "img", ARGV)
     containerd.remove_images(keep="a")
     prefix = "ctr --namespace gpufleet-container-proof "
     removal = [f"{prefix}tasks rm --force gpufleet-proof-cdi", f"{prefix}containers rm gpufleet-proof-cdi"]

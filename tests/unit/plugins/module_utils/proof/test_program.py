@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import bundle, image, inside, verdict
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import bundle, image, inside, results
 from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
 
 FLAGS = ("-I", "-S", "-B")
@@ -29,7 +29,7 @@ def run(*options: str, python: str = sys.executable, env=None) -> tuple[int, str
 def test_program_shows_the_gpus_and_mig_devices_of_nvml(tmp_path):
     gpus = [{"model": "A100-SXM4-40GB", "count": 2, "mig": [["3g.20gb", "1g.5gb"], None]}]
     lab = NvmlLab(tmp_path, {"gpus": gpus})
-    seen = verdict.read(*run("--no-cuda", env=lab.env))
+    seen = results.read(*run("--no-cuda", env=lab.env))
     assert (seen.error, len(seen.gpus), len(seen.uuids())) == (None, 2, 3)
     assert sorted(uuid[:4] for uuid in seen.uuids()) == ["GPU-", "MIG-", "MIG-"]
     units = seen.inventory().units
@@ -40,20 +40,20 @@ def test_program_shows_the_gpus_and_mig_devices_of_nvml(tmp_path):
 
 def test_lost_gpu_is_left_out_on_both_sides(tmp_path):
     lab = NvmlLab(tmp_path, {"gpus": [{"model": "T4"}, {"model": "T4", "health": "lost"}]})
-    seen = verdict.read(*run("--no-cuda", env=lab.env))
+    seen = results.read(*run("--no-cuda", env=lab.env))
     assert (seen.error, [gpu["index"] for gpu in seen.gpus], len(seen.uuids())) == (None, [0], 1)
 
 
 def test_failures_of_nvml_are_the_result(tmp_path):
     lab = NvmlLab(tmp_path, {"gpus": [{"model": "T4"}], "driver": {"version": "550.1", "loaded": False}})
-    assert verdict.read(*run(env=lab.env)).error.startswith("nvmlInit_v2: Driver Not Loaded (9)")
+    assert results.read(*run(env=lab.env)).error.startswith("nvmlInit_v2: Driver Not Loaded (9)")
     without = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(tmp_path)}
-    assert "libnvidia-ml.so.1: cannot open shared object file" in verdict.read(*run(env=without)).error
+    assert "libnvidia-ml.so.1: cannot open shared object file" in results.read(*run(env=without)).error
 
 
 def test_machine_without_libcuda_has_not_failed(tmp_path):
     lab = NvmlLab(tmp_path, {"gpus": [{"model": "T4"}]})
-    cuda = verdict.read(*run(env=lab.env)).cuda
+    cuda = results.read(*run(env=lab.env)).cuda
     assert (cuda["passed"], cuda["missing"]) == (False, True)
     assert "libcuda.so.1" in cuda["error"]
 
@@ -114,7 +114,7 @@ def test_program_runs_in_the_image(built):
     directory, needed, _name = built
     argv = ["/usr/sbin/chroot", str(directory / "root"), needed["executable"], *FLAGS, "-c", bundle.program()]
     done = subprocess.run(argv, env={}, text=True, capture_output=True, check=False, timeout=60)
-    assert verdict.read(done.returncode, done.stdout + done.stderr).error.startswith("libnvidia-ml.so.1: cannot open")
+    assert results.read(done.returncode, done.stdout + done.stderr).error.startswith("libnvidia-ml.so.1: cannot open")
 
 
 def test_links_stay_links(tmp_path):

@@ -9,14 +9,17 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import prove, verdict
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import prove, results
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.clients import StartError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.image import ImageError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.inside import MARK
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.roads import Offer, Road
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.methods import AccessMethod, Offer
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import MIG_UUIDS, UUIDS
 
-GPUS_ROAD, CDI_ROAD = Road("docker", "device_requests", gpus=True), Road("docker", "cdi", cdi_devices=("n/g=all",))
+GPUS_METHOD, CDI_METHOD = (
+    AccessMethod("docker", "device_requests", gpus=True),
+    AccessMethod("docker", "cdi", cdi_devices=("n/g=all",)),
+)
 PASSED = {"passed": True, "error": None, "codes": [None], "missing": False}
 BUSY = {"passed": False, "error": "cuCtxCreate: CUDA_ERROR_OUT_OF_MEMORY (2)", "codes": [2], "missing": False}
 BROKEN = {"passed": False, "error": "cuInit: CUDA_ERROR_UNKNOWN (999)", "codes": [999], "missing": False}
@@ -51,18 +54,18 @@ SMI_MIG = f"GPU 0: A100 (UUID: {UUIDS[0]})\n  MIG 1g.5gb     Device  0: (UUID: {
     ],
 )
 def test_uuids_of_the_output(status, output, expected):
-    assert verdict.read(status, output).uuids() == expected
+    assert results.read(status, output).uuids() == expected
 
 
 def test_output_without_gpus_is_quoted():
-    error = verdict.read(127, "sh: exec: line 4:\n nvidia-smi: not found").error
+    error = results.read(127, "sh: exec: line 4:\n nvidia-smi: not found").error
     assert error == "the program ended with exit status 127: sh: exec: line 4: nvidia-smi: not found"
-    assert verdict.read(137, "").error.endswith("exit status 137: no output")
+    assert results.read(137, "").error.endswith("exit status 137: no output")
 
 
-def judged(output: str, host_cuda=None, expected: str = "") -> verdict.ProofVerdict:
-    seen, wanted = verdict.read(0, output), verdict.read(0, expected or answer(*UUIDS[:2]))
-    return verdict.judge(GPUS_ROAD, wanted, seen, lambda: host_cuda)
+def evaluated(output: str, host_cuda=None, expected: str = "") -> results.MethodResult:
+    seen, wanted = results.read(0, output), results.read(0, expected or answer(*UUIDS[:2]))
+    return results.evaluate(GPUS_METHOD, wanted, seen, lambda: host_cuda)
 
 
 @pytest.mark.parametrize(
@@ -75,8 +78,8 @@ def judged(output: str, host_cuda=None, expected: str = "") -> verdict.ProofVerd
         (SMI, None, "not probed: the image has no Python"),
     ],
 )
-def test_road_is_proved(output, host_cuda, cuda):
-    found = judged(output, host_cuda)
+def test_method_is_proved(output, host_cuda, cuda):
+    found = evaluated(output, host_cuda)
     assert (found.problem, found.uuids) == (None, UUIDS[:2])
     assert found.cuda.startswith(cuda)
 
@@ -105,8 +108,8 @@ def test_road_is_proved(output, host_cuda, cuda):
         (answer(*UUIDS[:2], cuda=BROKEN), BROKEN, ["CUDA also fails on the host: cuInit: CUDA_ERROR_UNKNOWN (999)."]),
     ],
 )
-def test_failed_road_says_what_was_seen_and_what_to_look_at(output, host_cuda, texts):
-    problem = judged(output, host_cuda).problem
+def test_failed_method_says_what_was_seen_and_what_to_look_at(output, host_cuda, texts):
+    problem = evaluated(output, host_cuda).problem
     assert [text for text in texts if text not in problem] == []
 
 
@@ -114,7 +117,7 @@ def test_gpu_in_mig_mode_without_devices_is_not_expected():
     expected = answer(*UUIDS[:2], mig=())
     empty = json.loads(expected.split(MARK)[1])
     empty["gpus"][0]["mig"] = []
-    assert judged(SMI, expected=f"{MARK}{json.dumps(empty)}").problem is None
+    assert evaluated(SMI, expected=f"{MARK}{json.dumps(empty)}").problem is None
 
 
 class FakeEngine:
@@ -131,8 +134,8 @@ class FakeEngine:
         self.events.append(f"load {path}")
         self.images.add(BUILT.name)
 
-    def run(self, road, image, argv):
-        self.events.append(f"run {road.isolation} {image} {argv[0]}")
+    def run(self, method, image, argv):
+        self.events.append(f"run {method.isolation} {image} {argv[0]}")
         output = self.outputs.pop(0)
         if isinstance(output, Exception):
             raise output
@@ -150,7 +153,7 @@ BOTH = answer(*UUIDS[:2], cuda=PASSED)
 
 
 def proved(
-    engines, *, image="", isolations=(), roads=(GPUS_ROAD, CDI_ROAD), obstacles=None, host_output=BOTH, build=None
+    engines, *, image="", isolations=(), methods=(GPUS_METHOD, CDI_METHOD), obstacles=None, host_output=BOTH, build=None
 ):
     def fail():
         raise build
@@ -158,13 +161,13 @@ def proved(
     host = prove.ProofHost(
         run_program=lambda *options: (0, host_output),
         build=fail if build else lambda: BUILT,
-        offer=lambda client, units: Offer(tuple(roads), obstacles or {}),
+        offer=lambda client, units: Offer(tuple(methods), obstacles or {}),
         program="text",
     )
     return prove.prove(engines, host, image, isolations)
 
 
-def test_every_road_gets_a_container_in_one_image():
+def test_every_method_gets_a_container_in_one_image():
     one, two = FakeEngine("docker", [BOTH, BOTH]), FakeEngine("podman", [BOTH, BOTH])
     result = proved([one, two])
     assert result.problems == []
@@ -175,11 +178,11 @@ def test_every_road_gets_a_container_in_one_image():
         "run device_requests localhost/x:1 /usr/bin/python3",
         "run cdi localhost/x:1 /usr/bin/python3",
     ]
-    assert [road["passed"] for road in result.roads()] == [True] * 4
-    assert result.roads()[0]["command"] == "docker run --gpus all"
+    assert [method["passed"] for method in result.methods()] == [True] * 4
+    assert result.methods()[0]["command"] == "docker run --gpus all"
 
 
-def test_failed_road_does_not_hide_the_others():
+def test_failed_method_does_not_hide_the_others():
     engine = FakeEngine(outputs=[StartError("could not select device driver"), answer(UUIDS[0])])
     result = proved([engine])
     first, second = result.problems
@@ -229,7 +232,7 @@ def test_image_of_the_user_runs_with_sh():
 def test_engine_without_the_image_of_the_user_gets_the_built_one():
     """On Enterprise Linux, Podman is often installed beside Docker, and nobody loads images into it."""
     one, two = FakeEngine("docker", [SMI], ["site/tools:1"]), FakeEngine("podman", [BOTH])
-    assert proved([one, two], image="site/tools:1", roads=[CDI_ROAD]).problems == []
+    assert proved([one, two], image="site/tools:1", methods=[CDI_METHOD]).problems == []
     assert one.events == ["clean", "run cdi site/tools:1 sh"]
     assert two.events[-1] == "run cdi localhost/x:1 /usr/bin/python3"
 
@@ -242,7 +245,7 @@ def test_image_that_no_engine_has_is_one_error():
 
 def test_image_that_cannot_be_built_for_one_engine_can_be_loaded_there():
     one, two = FakeEngine("docker", [SMI], ["site/tools:1"]), FakeEngine("podman")
-    (problem,) = proved([one, two], image="site/tools:1", roads=[CDI_ROAD], build=NO_BUILD).problems
+    (problem,) = proved([one, two], image="site/tools:1", methods=[CDI_METHOD], build=NO_BUILD).problems
     assert f"of podman: {NO_BUILD}. Load site/tools:1 with 'podman pull' or 'podman load'. To run" in problem
 
 
@@ -255,11 +258,11 @@ def test_image_that_cannot_be_built_for_one_engine_can_be_loaded_there():
         ),
         ({"host_output": answer()}, "on the host, NVML shows no GPU"),
         (
-            {"roads": (), "obstacles": {"cdi": "no specification"}},
+            {"methods": (), "obstacles": {"cdi": "no specification"}},
             "No container can get the GPUs of this host: docker cdi: no",
         ),
         (
-            {"roads": (GPUS_ROAD,), "obstacles": {"cdi": "CDI is disabled"}, "isolations": ["cdi"]},
+            {"methods": (GPUS_METHOD,), "obstacles": {"cdi": "CDI is disabled"}, "isolations": ["cdi"]},
             "Isolation cdi is required but not available: CDI is disabled.",
         ),
     ],

@@ -146,7 +146,7 @@ def test_verify_reads_the_record():
 
 def test_verify_with_containers_ignores_the_record():
     failed = recorded(running(), passed=False, problems=["A container fails."])
-    assert health(failed, {"changed": False, "roads": []}) == ([], [])
+    assert health(failed, {"changed": False, "methods": []}) == ([], [])
     assert health(running(), {"failed": False, "msg": "No container can get GPUs."}) == (
         ["No container can get GPUs."],
         [],

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a container saw, and whether this proves its road. Pure functions.
+"""What a container saw, and whether this proves its method. Pure functions.
 
 This file is private to the collection: it may change in any release.
 """
@@ -22,10 +22,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.libcuda import
     OUT_OF_MEMORY,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.inside import MARK
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.roads import LOOK_AT, Road
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.methods import LOOK_AT, AccessMethod
 
 PASSED, NOT_PROBED = "passed", "not probed"
-# Another program may use all memory of a GPU, or the GPU exclusively. Then the road still works.
+# Another program may use all memory of a GPU, or the GPU exclusively. Then the method still works.
 _BUSY = frozenset((OUT_OF_MEMORY, DEVICE_UNAVAILABLE))
 _SMI_UUID = re.compile(r"\(UUID: ((?:GPU|MIG)-[^)\s]+)\)")
 _LONGEST_OUTPUT = 600
@@ -71,16 +71,18 @@ def read(status: int, output: str) -> Seen:
 
 
 @dataclass(frozen=True)
-class ProofVerdict:
-    """The result of a road. `problem`: why the proof failed, as sentences. `cuda`: passed, or why it was not probed."""
+class MethodResult:
+    """The result of a method. `problem`: why it failed, as sentences. `cuda`: passed, or why it was not probed."""
 
-    road: Road
+    method: AccessMethod
     uuids: list[str]
     cuda: str
     problem: str | None = None
 
 
-def judge(road: Road, expected: Seen, seen: Seen, host_cuda: Callable[[], Mapping[str, Any] | None]) -> ProofVerdict:
+def evaluate(
+    method: AccessMethod, expected: Seen, seen: Seen, host_cuda: Callable[[], Mapping[str, Any] | None]
+) -> MethodResult:
     """Compare what a container sees with what the host has.
 
     `host_cuda` checks CUDA on the host. It is called only if CUDA fails in the container.
@@ -91,43 +93,43 @@ def judge(road: Road, expected: Seen, seen: Seen, host_cuda: Callable[[], Mappin
         empty = {gpu["uuid"] for gpu in expected.gpus if gpu["mig"] == []}
         uuids = [uuid for uuid in uuids if uuid not in empty]
     if seen.error:
-        return ProofVerdict(road, uuids, NOT_PROBED, _problem(road, f"fails: {seen.error}", wanted, uuids))
+        return MethodResult(method, uuids, NOT_PROBED, _problem(method, f"fails: {seen.error}", wanted, uuids))
     if uuids != wanted:
-        return ProofVerdict(
-            road, uuids, NOT_PROBED, _problem(road, "does not see the same GPUs as the host", wanted, uuids)
+        return MethodResult(
+            method, uuids, NOT_PROBED, _problem(method, "does not see the same GPUs as the host", wanted, uuids)
         )
     if seen.by_smi:
-        return ProofVerdict(road, uuids, f"{NOT_PROBED}: the image has no Python")
+        return MethodResult(method, uuids, f"{NOT_PROBED}: the image has no Python")
     if seen.cuda is None or seen.cuda["passed"]:
-        return ProofVerdict(road, uuids, PASSED if seen.cuda else f"{NOT_PROBED}: no GPU can compute")
+        return MethodResult(method, uuids, PASSED if seen.cuda else f"{NOT_PROBED}: no GPU can compute")
     if _is_busy(seen.cuda):
-        return ProofVerdict(road, uuids, f"{NOT_PROBED}: other programs use the GPUs ({seen.cuda['error']})")
+        return MethodResult(method, uuids, f"{NOT_PROBED}: other programs use the GPUs ({seen.cuda['error']})")
     of_host = host_cuda()
     if of_host is not None and of_host["missing"]:
-        return ProofVerdict(road, uuids, f"{NOT_PROBED}: the host has no usable libcuda ({of_host['error']})")
+        return MethodResult(method, uuids, f"{NOT_PROBED}: the host has no usable libcuda ({of_host['error']})")
     if of_host is not None and {*of_host["codes"]} == {*seen.cuda["codes"]} == {NO_DEVICE}:
         # On a simulated host, the real libcuda finds no device. NVML shows the GPUs in the container as on the host.
-        return ProofVerdict(road, uuids, f"{NOT_PROBED}: CUDA finds no device on the host, either")
+        return MethodResult(method, uuids, f"{NOT_PROBED}: CUDA finds no device on the host, either")
     text = f"sees the GPUs but cannot compute: {seen.cuda['error'].rstrip('.')}"
     if of_host is not None and not of_host["passed"]:
         reason = of_host["error"].rstrip(".")
-        return ProofVerdict(road, uuids, NOT_PROBED, f"CUDA also fails on the host: {reason}. A container {text}.")
-    return ProofVerdict(road, uuids, NOT_PROBED, _problem(road, text, wanted, uuids))
+        return MethodResult(method, uuids, NOT_PROBED, f"CUDA also fails on the host: {reason}. A container {text}.")
+    return MethodResult(method, uuids, NOT_PROBED, _problem(method, text, wanted, uuids))
 
 
-def failed_start(road: Road, reason: str, expected: Seen) -> ProofVerdict:
+def failed_start(method: AccessMethod, reason: str, expected: Seen) -> MethodResult:
     """Return the result of a container that the engine did not start."""
-    return ProofVerdict(road, [], NOT_PROBED, _problem(road, f"does not start: {reason}", expected.uuids(), []))
+    return MethodResult(method, [], NOT_PROBED, _problem(method, f"does not start: {reason}", expected.uuids(), []))
 
 
 def _is_busy(cuda: Mapping[str, Any]) -> bool:
     return bool(cuda["codes"]) and all(code in _BUSY for code in cuda["codes"])
 
 
-def _problem(road: Road, what: str, expected: Sequence[str], seen: Sequence[str]) -> str:
+def _problem(method: AccessMethod, what: str, expected: Sequence[str], seen: Sequence[str]) -> str:
     parts = [
-        f"A container of '{road.command()}' {what.rstrip('.')}.",
+        f"A container of '{method.command()}' {what.rstrip('.')}.",
         f"Expected: {', '.join(expected) or 'no GPU'}. Seen: {', '.join(seen) or 'no GPU'}.",
-        f"{LOOK_AT[road.isolation]}.",
+        f"{LOOK_AT[method.isolation]}.",
     ]
     return " ".join(parts)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The roads that a host offers, and the command lines by which a user would start the same container."""
+"""The methods that a host offers, and the command lines by which a user would start the same container."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import json
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import clients, roads
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import clients, methods
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import CDI_DIRS, ONE, Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import DRIVER, UUIDS, docker, podman
 
@@ -76,11 +76,11 @@ def containerd(**more):
     ],
     ids=["docker", "podman", "podman-runtime", "docker-alone", "containerd", "containerd-alone"],
 )
-def test_host_offers_the_roads_of_its_software(tmp_path, engine, files, names, expected):
+def test_host_offers_the_methods_of_its_software(tmp_path, engine, files, names, expected):
     host = Tree(tmp_path).files(*files).spec(names).host() if names else Tree(tmp_path).host()
-    offer = roads.offered(engine, host, ONE, lambda name: name == VOLUME)
-    assert [road.command() for road in offer.roads] == expected
-    assert {road.isolation for road in offer.roads} | set(offer.obstacles) == set(roads.ISOLATIONS)
+    offer = methods.offered(engine, host, ONE, lambda name: name == VOLUME)
+    assert [method.command() for method in offer.methods] == expected
+    assert {method.isolation for method in offer.methods} | set(offer.obstacles) == set(methods.ISOLATIONS)
 
 
 @pytest.mark.parametrize(
@@ -99,13 +99,13 @@ def test_host_offers_the_roads_of_its_software(tmp_path, engine, files, names, e
 def test_obstacles_are_named(tmp_path, change, isolation, why):
     tree = Tree(tmp_path).files(HOOK, "/usr/lib/libcuda.so.470.141.03").spec(ALL)
     change(tree)
-    offer = roads.offered(docker("28.3.0", selinux=True, **NEW), tree.host(), ONE, lambda name: False)
+    offer = methods.offered(docker("28.3.0", selinux=True, **NEW), tree.host(), ONE, lambda name: False)
     assert why in offer.obstacles[isolation]
 
 
 def test_docker_gets_what_its_client_sends():
-    road = roads.Road("docker", "cdi", cdi_devices=("nvidia.com/gpu=all",), env=("A=1",))
-    asked = clients._container(road, "img", ("python3", "-c", "text"))
+    method = methods.AccessMethod("docker", "cdi", cdi_devices=("nvidia.com/gpu=all",), env=("A=1",))
+    asked = clients._container(method, "img", ("python3", "-c", "text"))
     assert asked["HostConfig"]["DeviceRequests"] == [{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=all"]}]
     assert (asked["Image"], asked["Entrypoint"], asked["Cmd"], asked["Env"]) == (
         "img",
@@ -114,11 +114,13 @@ def test_docker_gets_what_its_client_sends():
         ["A=1"],
     )
     assert asked["Labels"] == {clients.LABEL: "1"}
-    asked = clients._container(roads.Road("docker", "device_requests", gpus=True), "img", ("a",))
+    asked = clients._container(methods.AccessMethod("docker", "device_requests", gpus=True), "img", ("a",))
     assert asked["HostConfig"]["DeviceRequests"] == [{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}]
-    asked = clients._container(roads.Road("docker", "runtime", runtime="nvidia"), "img", ("a",))
+    asked = clients._container(methods.AccessMethod("docker", "runtime", runtime="nvidia"), "img", ("a",))
     assert asked["HostConfig"]["Runtime"] == "nvidia"
-    asked = clients._container(roads.Road("docker", "volume", devices=("/dev/nvidia0",), volumes=("v:/m:ro",)), "i", ())
+    asked = clients._container(
+        methods.AccessMethod("docker", "volume", devices=("/dev/nvidia0",), volumes=("v:/m:ro",)), "i", ()
+    )
     node = {"PathOnHost": "/dev/nvidia0", "PathInContainer": "/dev/nvidia0", "CgroupPermissions": "rwm"}
     assert (asked["HostConfig"]["Devices"], asked["HostConfig"]["Binds"]) == ([node], ["v:/m:ro"])
 
@@ -131,7 +133,7 @@ def test_the_device_for_all_gpus_is_compared_with_the_host(tmp_path, node, trust
     tree.files(
         "/etc/cdi/zz.json", text=json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]})
     )
-    offer = roads.offered(EngineState("podman", "5.4.2", cdi_dirs=CDI_DIRS), tree.host(), ONE, lambda name: False)
+    offer = methods.offered(EngineState("podman", "5.4.2", cdi_dirs=CDI_DIRS), tree.host(), ONE, lambda name: False)
     assert ("cdi" not in offer.obstacles) is trusted
     if not trusted:
         assert "nvidia.com/gpu=all, it has /dev/nvidia3, which is not a node of GPU 1" in offer.obstacles["cdi"]

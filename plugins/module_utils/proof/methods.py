@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The roads on which an engine gives all GPUs to a container: which of them a host offers, and with which options.
+"""The methods with which an engine gives all GPUs to a container: which of them a host offers, and their options.
 
-A road is an isolation of module gpu_container, with the options that users give to `docker run` and `podman run`.
+A method is an isolation of module gpu_container, with the options that users give to `docker run` and `podman run`.
 
 This file is private to the collection: it may change in any release.
 """
@@ -52,7 +52,7 @@ LOOK_AT = {
 
 
 @dataclass(frozen=True)
-class Road:
+class AccessMethod:
     """A way to give all GPUs to a container. `gpus`: whether the container gets `--gpus all`."""
 
     engine: str
@@ -91,24 +91,24 @@ class Road:
 
 @dataclass(frozen=True)
 class Offer:
-    """The roads of an engine, and why it does not offer the other ones, by isolation."""
+    """The methods of an engine, and why it does not offer the other ones, by isolation."""
 
-    roads: tuple[Road, ...]
+    methods: tuple[AccessMethod, ...]
     obstacles: dict[str, str]
 
 
 def offered(
     engine: EngineState, host: IsolationHost, units: Sequence[Unit], has_volume: Callable[[str], bool]
 ) -> Offer:
-    """Return the roads of an engine. `has_volume`: whether the engine knows a volume by this name."""
-    roads, obstacles = [], {}
+    """Return the methods of an engine. `has_volume`: whether the engine knows a volume by this name."""
+    methods, obstacles = [], {}
     for isolation in ISOLATIONS:
         obstacle = _obstacle(isolation, engine, host, units, has_volume)
         if obstacle:
             obstacles[isolation] = obstacle
         else:
-            roads.append(_road(isolation, engine, host, units))
-    return Offer(tuple(roads), obstacles)
+            methods.append(_method(isolation, engine, host, units))
+    return Offer(tuple(methods), obstacles)
 
 
 def _obstacle(
@@ -130,9 +130,9 @@ def _obstacle(
     return risks.selinux_risk(isolation, engine, host, {})
 
 
-def _road(isolation: str, engine: EngineState, host: IsolationHost, units: Sequence[Unit]) -> Road:
+def _method(isolation: str, engine: EngineState, host: IsolationHost, units: Sequence[Unit]) -> AccessMethod:
     if isolation == DEVICE_REQUESTS:
-        return Road(engine.name, isolation, gpus=True)
+        return AccessMethod(engine.name, isolation, gpus=True)
     # One mount instead of many: the program of the proof gets LD_LIBRARY_PATH.
     libraries = container_access.Libraries(mode=VOLUME, directory="")
     given = container_access.access(isolation, engine, host, units, DEFAULT_CAPABILITIES, env={}, libraries=libraries)
@@ -140,13 +140,13 @@ def _road(isolation: str, engine: EngineState, host: IsolationHost, units: Seque
         env = ("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility")
         # containerd's client takes the program of the runtime.
         runtime = engine.runtimes["nvidia"] if engine.name == "containerd" else given.runtime
-        return Road(engine.name, isolation, runtime=runtime, env=env)
+        return AccessMethod(engine.name, isolation, runtime=runtime, env=env)
     if isolation == CDI:
         # The specification of another tool may have no device for all GPUs.
         names = (_ALL,) if _ALL in host.specs.devices else given.cdi_devices
-        return Road(engine.name, isolation, cdi_devices=names)
+        return AccessMethod(engine.name, isolation, cdi_devices=names)
     library_path = driver_volume.container_env().get("LD_LIBRARY_PATH", "")
-    return Road(
+    return AccessMethod(
         engine.name,
         isolation,
         devices=given.devices,
