@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.tests.aws.local_api import (
+    NEURON_DLAMI,
     ROOT,
     UBUNTU_DLAMI,
     Api,
@@ -27,6 +28,7 @@ from ansible_collections.gpufleet.hosts.tests.aws.local_api import (
 
 REGION = "us-east-1"
 PARAMETER = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
+NEURON_PARAMETER = "/aws/service/neuron/dlami/base/ubuntu-24.04/latest/image_id"
 COMMAND = "gpufleet.hosts.aws_terminate -e aws_instance_region=us-east-1 -e aws_instance_name=gpu-test"
 VARIABLES = {
     "aws_instance_region": REGION,
@@ -63,8 +65,9 @@ Run = t.Callable[..., Result]
 
 @pytest.fixture
 def run(api: Api, tmp_path: Path) -> Run:
-    """Run aws_container. `gpus`: the number of GPUs in the container."""
+    """Run aws_container. `gpus`: the number of GPUs in the container. `chips`: that of AWS Neuron chips."""
     api.put_public_parameter(REGION, PARAMETER, api.images[REGION, UBUNTU_DLAMI])
+    api.put_public_parameter(REGION, NEURON_PARAMETER, api.images[REGION, NEURON_DLAMI])
     collection = tmp_path / "ansible_collections" / "gpufleet" / "hosts"
     modules, playbooks = collection / "plugins" / "modules", collection / "playbooks"
     for directory in (modules, playbooks):
@@ -80,8 +83,13 @@ def run(api: Api, tmp_path: Path) -> Run:
     docker = tmp_path / "bin" / "docker"
     docker.parent.mkdir()
 
-    def start(gpus: int = 1, **more: str) -> Result:
-        docker.write_text(f"#!/bin/sh\nseq -f 'GPU %.0f: NVIDIA L4' {gpus}\n")
+    def start(gpus: int = 1, chips: int | None = None, **more: str) -> Result:
+        if chips is None:
+            docker.write_text(f"#!/bin/sh\nseq -f 'GPU %.0f: NVIDIA L4' {gpus}\n")
+        else:
+            docker.write_text(
+                f'#!/bin/sh\n[ "$3 $4" = "ls /dev" ] || exit 1\necho null\nseq -f neuron%.0f 0 {chips - 1}\n'
+            )
         docker.chmod(0o755)
         variables = [word for name, value in {**VARIABLES, **more}.items() for word in ("-e", f"{name}={value}")]
         return ansible(
@@ -125,3 +133,12 @@ def test_an_instance_with_a_failed_task_is_kept(run: Run, api: Api) -> None:
     failed = run(gpus=0)
     assert (failed.rc, _states(api)) == (2, ["running"]), failed.text
     assert "The container sees 0 GPUs, but g6.xlarge has 1." in failed.text
+
+
+def test_the_chips_of_an_inf2_instance_are_counted(run: Run, api: Api) -> None:
+    done = run(chips=6, aws_instance_type="inf2.24xlarge")
+    assert done.rc == 0, done.text
+    assert _states(api) == ["terminated"]
+    failed = run(chips=1, aws_instance_type="inf2.24xlarge", aws_instance_name="second")
+    assert failed.rc == 2, failed.text
+    assert "The container sees 1 chips, but inf2.24xlarge has 6." in failed.text

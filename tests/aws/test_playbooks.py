@@ -218,8 +218,8 @@ def test_check_mode_needs_no_credentials_and_calls_no_api(broken: t.Any, playboo
         ("aws_container", {}, 'aws_container_image is "", but must be the name of an image.'),
         (
             "aws_container",
-            {"aws_container_image": "x/y", "aws_instance_type": "trn1.2xlarge"},
-            'aws_instance_type is "trn1.2xlarge", but this playbook needs NVIDIA GPUs.',
+            {"aws_container_image": "x/y", "aws_instance_type": "dl1.24xlarge"},
+            'aws_instance_type is "dl1.24xlarge", but this playbook needs NVIDIA GPUs or AWS Neuron chips.',
         ),
         (
             "aws_container",

@@ -21,7 +21,8 @@ if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
 
 DLAMI = "dlami"
-_ENGINE = "container_engine"
+# What acts on an image for AWS Neuron. Role neuron_driver only adopts the driver: see playbook dlami.
+_ON_NEURON = ("container_engine", "neuron_driver")
 # Images that their owner updates and configures. Another program would work against the owner.
 _OWNERS = {
     "eks": "the image for Amazon EKS: nodeadm chooses the runtime and writes /etc/containerd/config.toml at each boot",
@@ -76,8 +77,8 @@ def adopt(host: Host, parts: t.Sequence[str], requested: str) -> Adoption:
         )
     neuron = neuron_accelerators(host)
     if neuron and not nvidia_group(host)["gpus"]:
-        reason = f"this host has {neuron}, whose driver and tools belong to the image"
-        return Adoption(kind, [part for part in parts if part == _ENGINE], reason, (_ENGINE,))
+        reason = f"this host has {neuron} and no NVIDIA GPU"
+        return Adoption(kind, [part for part in parts if part in _ON_NEURON], reason, _ON_NEURON)
     return Adoption(kind, list(parts), "")
 
 

@@ -32,7 +32,7 @@ def prepared(kind, *, gpus=True, neuron=0, packages=None, **found):
         (prepared("dlami"), "", list(PARTS), ""),
         (prepared(None), "dlami", list(PARTS), ""),
         (prepared("dlami", gpus=False), "", list(PARTS), ""),
-        (prepared("dlami", gpus=False, neuron=6), "", ["container_engine"], "6 x Inferentia2"),
+        (prepared("dlami", gpus=False, neuron=6), "", ["container_engine", "neuron_driver"], "6 x Inferentia2"),
         (prepared("eks"), "", [], "nodeadm"),
         (prepared("ecs"), "", [], "ECS agent"),
         (prepared("azure_hpc"), "", [], "Azure HPC"),
