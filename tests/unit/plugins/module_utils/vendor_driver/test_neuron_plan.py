@@ -13,8 +13,15 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import neuron_plan, neuron_request, vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
+    health,
+    neuron_part,
+    neuron_plan,
+    neuron_request,
+    vendors,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import neuron_hosts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import INF1, INF2, TRN1, TRN2, NeuronTree
@@ -333,3 +340,46 @@ def test_another_file_of_the_package_is_an_error(tmp_path, text, message):
 def test_amazon_linux_has_no_hook(tmp_path):
     (problem,) = planned(bare(tmp_path, key="amazon-2023"), OFFERED, oci_hook=True).problems
     assert "does not support the hook on amazon-2023" in problem
+
+
+# --- playbooks site and verify ----------------------------------------------------------------------------------------
+
+
+def part(host, versions=None, **values):
+    context = Context(
+        host=host,
+        values={"neuron_driver": values},
+        platforms={"neuron_driver": DATA},
+        versions=versions,
+        accelerator_program=lambda options: f"digest {options}",
+    )
+    return neuron_part.plan(context, {})
+
+
+def test_the_part_asks_and_then_acts(tmp_path):
+    first = part(bare(tmp_path))
+    assert (first.query["record"], first.query["query"]) == ("neuron_driver", [DKMS])
+    second = part(bare(tmp_path), OFFERED)
+    assert (second.query, second.acts, second.errors) == (None, True, [])
+    assert any(f"{DKMS}=2.30.2.0" in text for text in second.changes)
+
+
+def test_the_part_removes_first(tmp_path):
+    found = part(record(working(tmp_path, packages=CURRENT)), state="absent")
+    assert (found.removes, found.removal["record"], found.removal["remove"]) == (True, "neuron_driver", [DKMS, TOOLS])
+
+
+def test_hosts_of_other_vendors_need_no_data(tmp_path):
+    host = neuron_hosts.observed(NeuronTree(tmp_path, loaded=False))
+    found = neuron_part.plan(Context(host=host, values={}, platforms={}), {})
+    assert (found.acts, found.errors, found.changes) == (False, [], [])
+
+
+def test_verify_names_chips_that_cannot_be_used(tmp_path):
+    assert health.problems(working(tmp_path)) == []
+    tree = NeuronTree(tmp_path / "lost")
+    tree.host(TRN2, 2, reset="2\n")
+    (problem,) = health.problems(neuron_hosts.observed(tree))
+    assert "the AWS Neuron chips cannot be used (state error)" in problem
+    (problem,) = health.problems(bare(tmp_path / "bare"))
+    assert "has no module neuron" in problem
