@@ -90,6 +90,7 @@ def judge(
     if expected_gpus is None and not nvidia_group(host)["gpus"] and not _has_other_accelerators(host):
         notes.append(_no_gpus(host))
     notes += _excluded(host)
+    notes += vendor_health.notes(host)
     notes += _unknown_licenses(facts)
     notes += leftovers.notes(host, migrates=(toolkit or toolkit_request.ToolkitRequest()).migrate)
     notes += registered_runtimes.foreign(host) if nvidia_group(host)["gpus"] else []

@@ -10,7 +10,11 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import specification_check, vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
+    engine_check,
+    specification_check,
+    vendors,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendors import VendorDriver
 
 
@@ -34,6 +38,15 @@ def problems(host: Mapping[str, Any]) -> list[str]:
         ]
         found += _specification(host, vendor, devices)
     return found
+
+
+def notes(host: Mapping[str, Any]) -> list[str]:
+    """Return why an engine does not use the CDI specification of this collection."""
+    found = []
+    for vendor in vendors.VENDORS.values():
+        spec = specification_check.own(host.get("accelerator_specs") or [], vendor)
+        found += engine_check.obstacles(host, spec["path"]) if spec else []
+    return list(dict.fromkeys(found))
 
 
 def _specification(host: Mapping[str, Any], vendor: VendorDriver, devices: list[Any]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import refresh, users, vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import engine_check, refresh, users, vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.request import AmdDriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendors import VendorDriver
 
@@ -71,6 +71,7 @@ def plan(
         result.cdi = refresh.plan(host, vendor, devices, request.cdi_kind, digest, is_ready=is_ready)
         result.problems += result.cdi.problems
         result.reasons += result.cdi.reasons
+        result.reasons += engine_check.obstacles(host, result.cdi.specification) if is_ready else []
         result.verify = is_ready
     return _finished(host, result)
 

@@ -169,6 +169,7 @@ PROGRAMS = {
     "observe.program": "{'options': {'files': []}, 'check_mode': True, 'facts': None}",
     "facts.program": "{'driver_root': None}",
     "toolkit.cdi_program": "{'path': '/nowhere'}",
+    "vendor_driver.cdi_program": "{'path': '/nowhere'}",
 }
 PROGRAM = f"""{SEEN}
 import importlib, subprocess

@@ -73,3 +73,11 @@ def test_each_problem_is_named_once_with_its_remedy(tmp_path, change, expected):
     found = health.problems(host)
     assert len(found) == len(expected), found
     assert all(text.startswith(start) for text, start in zip(found, expected)), found
+
+
+def test_an_engine_that_cannot_read_the_specification_is_a_note(tmp_path):
+    host = converged(tmp_path / "root")
+    assert health.notes(host) == []
+    host["engines"] = {"docker": {"version": "20.10.24", "info": {"cdi_spec_dirs": []}}}
+    (note,) = health.notes(host)
+    assert note.startswith("Docker 20.10.24 has no CDI devices")
