@@ -9,10 +9,9 @@ This file is private to the collection: it may change in any release.
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import typing as t
-
-import yaml
 
 NVIDIA, OPERATOR = "nvidia", "nvidia_operator"
 VENDORS = {NVIDIA: "nvidia", OPERATOR: "nvidia", "amd": "amd", "neuron": "neuron", "gaudi": "gaudi"}
@@ -206,7 +205,7 @@ def _values(name: str, request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _plugin_config(request: t.Mapping[str, t.Any]) -> str | None:
-    """Return the configuration file of NVIDIA's device plugin, None if its flags are enough."""
+    """Return the configuration file of NVIDIA's device plugin, None if its flags are enough. JSON is YAML, too."""
     if request["nvidia_sharing"] == "none":
         return None
     kind = {"time_slicing": "timeSlicing", "mps": "mps"}[request["nvidia_sharing"]]
@@ -216,7 +215,7 @@ def _plugin_config(request: t.Mapping[str, t.Any]) -> str | None:
         "flags": {"migStrategy": request["nvidia_mig_strategy"]},
         "sharing": {kind: {"resources": resources}},
     }
-    return str(yaml.safe_dump(config, sort_keys=False))
+    return json.dumps(config, indent=2) + "\n"
 
 
 def _found(observed: t.Mapping[str, t.Any]) -> list[_Found]:

@@ -158,6 +158,5 @@ def _file_option(group: Sequence[SlurmGres]) -> str:
     path = group[0].files[0]
     if len(group) == 1:
         return f"File={path}"
-    match, last = _NUMBERED.fullmatch(path), _NUMBERED.fullmatch(group[-1].files[0])
-    assert match and last
-    return f"File={match.group(1)}[{match.group(2)}-{last.group(2)}]"
+    name = path.rstrip("0123456789")
+    return f"File={name}[{path[len(name) :]}-{group[-1].files[0][len(name) :]}]"
