@@ -17,7 +17,8 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import accelerator_
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import MI300X, AmdTree
 
 ID = "e3a9c0ffee123456"
-LARGEST = 300_000
+# The timer runs the program every minute. With this size, it needs 0.2 seconds of CPU time.
+LARGEST = 350_000
 
 
 class AmdProgramHost:
