@@ -11,17 +11,11 @@ from typing import Any
 
 import yaml
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import DECLARATIONS
+
 _ROLES = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "roles")
 # The C loader is much faster.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# Roles with one file for all platforms, and the variable in it.
-_ALL_PLATFORMS = {
-    "nvidia_persistenced": "__nvidia_persistenced_packages",
-    "container_engine": "__container_engine_platforms",
-    "nvidia_container_toolkit": "__nvidia_container_toolkit_platforms",
-    "neuron_driver": "__neuron_driver_data",
-    "gaudi_driver": "__gaudi_driver_platforms",
-}
 
 
 def platforms(key: str | None) -> dict[str, Any]:
@@ -36,7 +30,7 @@ def read_before_fork() -> None:
 
 @lru_cache(maxsize=1)
 def _of_all() -> dict[str, Any]:
-    return {role: _data(role, "platforms.yml", name) for role, name in _ALL_PLATFORMS.items()}
+    return {one.name: _data(one.name, "platforms.yml", one.platforms) for one in DECLARATIONS if one.platforms}
 
 
 @lru_cache(maxsize=64)

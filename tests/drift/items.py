@@ -26,6 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import ven
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group, with_nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Values
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
@@ -112,11 +113,6 @@ _NO_ITEMS = {
         *("uses_repositories", "archive_components", "repositories"),
     },
     "modules": {"unload", "services"},
-    "nvidia_persistenced": {
-        *("wanted", "retries", "problems", "query", "reason", "acts", "changes", "report", "verify", "reload"),
-        # Reach the units that `files` and `packages` bring.
-        *("enable", "start", "unmask"),
-    },
     "container_engine": {
         *("engine", "is_installed", "origin", "version", "problems", "reason", "has_secrets", "acts", "changes"),
         # The packages to install are in `packages`.
@@ -219,10 +215,6 @@ def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
             yield above + key
 
 
-def _modes(value: list[str], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    return _named("persistence_mode", (text.partition(" ")[0] for text in value))
-
-
 def _volume(_value: list[str], host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the volume that the converged host has, because a plan's texts have no structure."""
     volume = (host["driver_volume"] or {}).get("volume")
@@ -244,7 +236,6 @@ _ITEMS: dict[str, dict[str, Any]] = {
     },
     "transaction": {"install": _packages, "hold": _holds, "files": _files},
     "modules": {"load": _modules},
-    "nvidia_persistenced": {"packages": _packages, "files": _unit_files, "turn_on": _modes},
     "container_engine": {"packages": _packages, "options": _options, "service": _service},
     "nvidia_container_toolkit": {
         "transaction": "toolkit_transaction",
@@ -263,8 +254,6 @@ _ITEMS: dict[str, dict[str, Any]] = {
     "container_proof": {},
     "verify": {},
 }
-# The service of part nvidia_persistenced is not in a field of its own.
-_SERVICE_OF_PART = {"nvidia_persistenced": persistence_plan.UNIT}
 
 
 def in_plan(name: str, plan: Mapping[str, Any], host: Mapping[str, Any]) -> set[tuple[str, str]]:
@@ -275,6 +264,8 @@ def in_plan(name: str, plan: Mapping[str, Any], host: Mapping[str, Any]) -> set[
         if plan["changes"]:
             raise UnknownKind(f"{name} has changes on a host of the drift test: {', '.join(plan['changes'])}")
         return set()
+    if name not in _ITEMS and "steps" in plan:
+        return {item for step in plan["steps"] for item in Step(**step).items()}
     if name not in _ITEMS:
         raise UnknownKind(f"{name}: the drift test does not know this part. Add it to tests/drift/items.py.")
     found: set[tuple[str, str]] = set()
@@ -289,9 +280,6 @@ def in_plan(name: str, plan: Mapping[str, Any], host: Mapping[str, Any]) -> set[
             found |= in_plan(reader, value, host)
         elif callable(reader) and value:
             found.update(reader(value, host))
-    unit = _SERVICE_OF_PART.get(name)
-    if unit and (plan.get("enable") or plan.get("start")):
-        found.add(("service", unit))
     return found
 
 
@@ -300,7 +288,6 @@ def unknown_fields() -> list[str]:
     classes = {
         "todo": DriverTodo,
         "transaction": DriverTransaction,
-        "nvidia_persistenced": persistence_plan.PersistencePlan,
         "container_engine": engine_plan.EnginePlan,
         "nvidia_container_toolkit": toolkit_plan.ToolkitPlan,
         "toolkit_transaction": toolkit_package_plan.ToolkitTransaction,
@@ -313,7 +300,6 @@ def unknown_fields() -> list[str]:
     elsewhere = {
         "todo": {"unfinished", "runfile", "runfile_record", "register", "keep"},
         "transaction": {"module_streams"},
-        "nvidia_persistenced": {"user"},
         "container_engine": set(),
         "nvidia_container_toolkit": set(),
         "toolkit_transaction": set(),

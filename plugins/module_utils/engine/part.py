@@ -30,6 +30,7 @@ def plan(context: Context, _parts: Mapping[str, Part]) -> Part:
 PART = Declaration(
     name="container_engine",
     plan=plan,
+    platforms="__container_engine_platforms",
     request=engine_request.EngineRequest,
     read=engine_request.read,
 )

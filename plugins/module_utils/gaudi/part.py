@@ -58,6 +58,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
 PART = Declaration(
     name=_ROLE,
     vendor="gaudi",
+    platforms="__gaudi_driver_platforms",
     plan=plan,
     request=gaudi_request.GaudiDriverRequest,
     read=gaudi_request.read,

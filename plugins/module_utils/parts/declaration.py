@@ -25,6 +25,8 @@ class Owns:
     units: tuple[str, ...] = ()
     # Regular expressions for names of packages, whose versions and holds the plan needs.
     packages: tuple[str, ...] = ()
+    # Whether all files and units are there after every run, so that playbook `verify` reports missing ones.
+    verified: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Declaration:
     after: tuple[str, ...] = ()
     # Whether the plan depends on the GPU facts of a loaded driver.
     needs_facts: bool = False
+    # The variable in roles/<name>/vars/platforms.yml with the data of all platforms.
+    platforms: str | None = None
     # Whether the role sets the variable `<name>_report` for playbooks.
     reports: bool = False
     # Whether tasks of playbook `site` apply the plan, playbooks/tasks/parts/<name>.yml, instead of a role.

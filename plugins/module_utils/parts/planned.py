@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step, disruptions, texts
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -45,6 +46,8 @@ class Part:
     plans_again: bool = False
     # Whether check mode can only report the changes, because an earlier part has not changed the host.
     is_only_reported: bool = False
+    # What the part does, if its plan consists of steps. The changes and the interruptions are derived from them.
+    steps: tuple[Step, ...] = ()
     # What the part interrupts on the host.
     disruptions: list[Disruption] = dataclasses.field(default_factory=list)
 
@@ -129,6 +132,17 @@ def of_role(role: str, result: RolePlan, download_timeout: int = LOCK_TIMEOUT) -
         query=package_query(role, query, download_timeout) if query and not result.problems else None,
         has_secrets=getattr(result, "has_secrets", False),
         disruptions=getattr(result, "disruptions", []),
+    )
+
+
+def of_steps(steps: Sequence[Step], **more: Any) -> Part:
+    """Return the part that applies these steps. Its changes and its interruptions are derived from them.
+
+    `more`: the other fields of the part. Its plan has the steps besides what `plan` contains.
+    """
+    plan = {**more.pop("plan", {}), "steps": plain(list(steps))}
+    return Part(
+        plan=plan, acts=bool(steps), changes=texts(steps), disruptions=disruptions(steps), steps=tuple(steps), **more
     )
 
 

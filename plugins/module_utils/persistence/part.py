@@ -60,6 +60,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         report=report if context.facts else None,
         plans_again=installs,
         is_only_reported=installs,
+        steps=tuple(result.steps),
     )
 
 
@@ -68,6 +69,7 @@ PART = Declaration(
     vendor="nvidia",
     plan=plan,
     request=PersistenceRequest,
+    platforms="__nvidia_persistenced_packages",
     reads=("nvidia_driver",),
     after=("nvidia_driver",),
     needs_facts=True,

@@ -15,6 +15,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -81,8 +83,9 @@ class PersistencePlan:
     # The GPUs whose persistence mode is off.
     turn_on: list[str] = dataclasses.field(default_factory=list)
     reason: str = ""
+    # What the role does. `acts` and `changes` are derived from it.
+    steps: list[Step] = dataclasses.field(default_factory=list)
     acts: bool = False
-    # Imperative texts, in the order of the steps.
     changes: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -132,8 +135,9 @@ def plan(
     result.start = has_systemd and loaded and service.get("active_state") != "active"
     result.verify = loaded
     result.turn_on = list(gpus_off or []) if loaded else []
-    result.changes = _changes(result, host)
-    result.acts = bool(result.changes)
+    result.steps = _steps(result, host)
+    result.changes = steps.texts(result.steps)
+    result.acts = bool(result.steps)
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
     result.reason = _reason(result, host, service, brought=[name for name in missing if name in driver_brings])
@@ -147,19 +151,19 @@ def _is_enabled(service: dict[str, t.Any], result: PersistencePlan) -> bool:
     return service.get("unit_file_state") in ("enabled", *(("static", "generated", "indirect") if is_own else ()))
 
 
-def _changes(result: PersistencePlan, host: Host) -> list[str]:
-    files = [f"{'remove' if content is None else 'write'} {path}" for path, content in result.files.items()]
-    starts = [verb for verb, wanted in (("enable", result.enable), ("start", result.start)) if wanted]
-    restart = f" and restart {UNIT}" if nvidia_driver(host)["loaded"] else ""
-    names = ", ".join(name.partition("=")[0] for name in result.packages)
+def _steps(result: PersistencePlan, host: Host) -> list[Step]:
+    restarted = UNIT if nvidia_driver(host)["loaded"] else None
     return [
-        *([f"install {names}"] if names else []),
-        *([f"unmask {UNIT}"] if result.unmask else []),
-        *([f"create user {result.user}"] if result.user else []),
-        *files,
-        *([f"reload systemd{restart}"] if result.reload else []),
-        *([f"{' and '.join(starts)} {UNIT}"] if starts else []),
-        *(f"turn on persistence mode of GPU {gpu}" for gpu in result.turn_on),
+        *([steps.install(result.packages, may_upgrade=True)] if result.packages else []),
+        *(steps.service(UNIT, unmask=True) if result.unmask else []),
+        *([steps.user(result.user)] if result.user else []),
+        *(steps.file(path, content) for path, content in result.files.items()),
+        *([steps.reload(restarted)] if result.reload else []),
+        *steps.service(UNIT, enable=result.enable, start=result.start),
+        *(
+            steps.setting(gpu.partition(" ")[0], f"turn on persistence mode of GPU {gpu}", "persistence_mode")
+            for gpu in result.turn_on
+        ),
     ]
 
 

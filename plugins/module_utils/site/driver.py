@@ -18,9 +18,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     reload_settings,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, package_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver_disruptions
 
 if TYPE_CHECKING:
@@ -160,3 +163,49 @@ def removal(host: Host, platform: dict | None) -> dict[str, Any]:
         "not_rebooted_because": None,
     }
     return {**result, "report": report}
+
+
+def plan(context: Context, _parts: Mapping[str, Part]) -> Part:
+    values, platform = context.values["nvidia_driver"], context.platforms.get("nvidia_driver")
+    request = driver_request.read(values)
+    if request.state == "absent":
+        gone = removal(context.host, platform)
+        return Part(
+            plan=gone,
+            acts=gone["acts"],
+            changes=gone["summary"],
+            reasons=gone["reasons"],
+            errors=gone["errors"],
+            removal=package_removal(
+                "nvidia_driver",
+                gone["packages"],
+                exists=gone["record"] or gone["together_with"],
+                keep=gone["keep"],
+                together_with=gone["together_with"],
+            ),
+            report=gone["report"],
+        )
+    return Part(
+        **present(
+            context.host,
+            request,
+            values,
+            platform,
+            versions=context.versions,
+            streams=context.streams,
+            dependencies=context.dependencies,
+            rejected_sources=context.rejected_sources,
+            is_controller=context.is_controller,
+            settings=context.settings,
+        )
+    )
+
+
+PART = Declaration(
+    name="nvidia_driver",
+    vendor="nvidia",
+    plan=plan,
+    request=driver_request.DriverRequest,
+    read=driver_request.read,
+    reports=True,
+)

@@ -21,7 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import fur
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record as proof_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import assigned_gpus, cdi_health, offered
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import assigned_gpus, cdi_health, offered, part_health
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import registered_runtimes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import health as vendor_health
@@ -75,6 +75,7 @@ def judge(
         notes += _old_proof(host) if proof is None else []
     problems += vendor_health.problems(host)
     notes += gaudi_health.notes(host)
+    problems += part_health.problems(host)
     problems += _engine(host, requires_engine)
     problems += _packages(host)
     problems += _further_keys(host)

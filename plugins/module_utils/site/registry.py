@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection
 from typing import Any
 
@@ -17,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import requ
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.part import PART as NVIDIA_PERSISTENCED
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.part import PART as CONTAINER_PROOF
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.driver_part import PART as NVIDIA_DRIVER
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.driver import PART as NVIDIA_DRIVER
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.verify_part import PART as VERIFY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.volume_part import PART as DRIVER_VOLUME
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import request as slurm_request
@@ -70,5 +69,8 @@ def order() -> list[dict[str, Any]]:
 def owned(parts: Collection[str]) -> Owns:
     """Return what these parts own together. It reaches the observation as its options."""
     declared = [BY_NAME[name].owns for name in parts]
-    fields = [field.name for field in dataclasses.fields(Owns)]
-    return Owns(**{field: tuple(value for one in declared for value in getattr(one, field)) for field in fields})
+    return Owns(
+        files=tuple(path for one in declared for path in one.files),
+        units=tuple(unit for one in declared for unit in one.units),
+        packages=tuple(pattern for one in declared for pattern in one.packages),
+    )

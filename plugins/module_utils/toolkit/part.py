@@ -107,6 +107,7 @@ PART = Declaration(
     plan=plan,
     request=toolkit_request.ToolkitRequest,
     read=toolkit_request.read,
+    platforms="__nvidia_container_toolkit_platforms",
     reads=("nvidia_driver", "container_engine"),
     needs_facts=True,
     removed_first=True,

@@ -47,6 +47,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
 PART = Declaration(
     name=ROLE,
     vendor="neuron",
+    platforms="__neuron_driver_data",
     plan=plan,
     request=neuron_request.NeuronDriverRequest,
     read=neuron_request.read,

@@ -122,7 +122,6 @@ def test_an_item_that_the_host_lacks_is_an_error() -> None:
         ("nvidia_driver", {"todo": {"sysctls": {"vm.nr_hugepages": 1}}}, "sysctls"),
         ("nvidia_driver", {"todo": {"runfile": {"url": "https://mirror.example/a.run"}}}, "runfile"),
         ("nvidia_driver", {"todo": {"transaction": {"module_streams": ["nvidia-driver:580"]}}}, "module_streams"),
-        ("nvidia_persistenced", {"user": "nvidia-persistenced"}, "user"),
         ("container_engine", {"registries": ["mirror.example"]}, "registries"),
         ("driver_volume", {"labels": ["gpu"]}, "labels"),
     ],

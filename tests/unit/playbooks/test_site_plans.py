@@ -18,10 +18,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry impor
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import site_samples
 
 PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
-ALL = [
-    *("nvidia_driver", "nvidia_persistenced", "container_engine", "nvidia_container_toolkit"),
-    *("driver_volume", "container_proof", "verify"),
-]
+ALL = list(PARTS)
+NVIDIA_ROLES = ["nvidia_driver", "nvidia_persistenced", "container_engine", "nvidia_container_toolkit"]
+DRIVER, DAEMON, ENGINE, TOOLKIT = NVIDIA_ROLES
 MODULE = "gpufleet.hosts.gpu_host_plan"
 
 
@@ -80,7 +79,7 @@ def test_only_hosts_that_need_a_part_get_it(gpus: tuple[str, ...], state: str, e
 
 
 REPORT, ROLE = "part_report.yml", "part_role.yml"
-STEP_FILES = {name: f"parts/{name}.yml" for name in ALL[4:6]}
+STEP_FILES = {name: f"parts/{name}.yml" for name in ("driver_volume", "container_proof")}
 
 
 def applied(how: dict[str, str], removed_first: tuple[str, ...] = ()) -> list[tuple[str, str]]:
@@ -91,18 +90,18 @@ def applied(how: dict[str, str], removed_first: tuple[str, ...] = ()) -> list[tu
     return [(turn["part"], application.task_file(turn, plan)) for turn in turns]
 
 
-ROLES = [(name, ROLE) for name in ALL[:4]]
+ROLES = [(name, ROLE) for name in NVIDIA_ROLES]
 
 
 @pytest.mark.parametrize(
     ("how", "removed_first", "expected"),
     [
-        (dict.fromkeys(ALL[:6], "planned"), (), [*ROLES, *STEP_FILES.items()]),
+        (dict.fromkeys([*NVIDIA_ROLES, *STEP_FILES], "planned"), (), [*ROLES, *STEP_FILES.items()]),
         # The engine must still be installed to apply the removal of its runtime.
-        (dict.fromkeys(ALL[:4], "planned"), (ALL[3],), [ROLES[3], *ROLES[:3]]),
-        ({ALL[0]: "planned", ALL[1]: "again"}, (), ROLES[:2]),
-        ({ALL[0]: "planned", ALL[1]: "reported"}, (), [ROLES[0], (ALL[1], REPORT)]),
-        ({ALL[5]: "reported"}, (), [(ALL[5], REPORT)]),
+        (dict.fromkeys(NVIDIA_ROLES, "planned"), (TOOLKIT,), [ROLES[3], *ROLES[:3]]),
+        ({DRIVER: "planned", DAEMON: "again"}, (), ROLES[:2]),
+        ({DRIVER: "planned", DAEMON: "reported"}, (), [ROLES[0], (DAEMON, REPORT)]),
+        ({"container_proof": "reported"}, (), [("container_proof", REPORT)]),
         ({}, (), []),
     ],
 )
@@ -113,14 +112,14 @@ def test_the_parts_act_in_the_order_of_the_registry(
 
 
 def test_hosts_that_act_on_different_parts_have_the_same_turns() -> None:
-    plans = [{"apply": {name: "planned"}, "removed_first": (), "plan": {name: {}}} for name in (ALL[2], ALL[0])]
+    plans = [{"apply": {name: "planned"}, "removed_first": (), "plan": {name: {}}} for name in (ENGINE, DRIVER)]
     turns = application.turns(registry.order(), plans)
-    assert [turn["part"] for turn in turns] == [ALL[0], ALL[2]]
+    assert [turn["part"] for turn in turns] == [DRIVER, ENGINE]
     assert [[application.task_file(turn, plan) for turn in turns] for plan in plans] == [["", ROLE], [ROLE, ""]]
 
 
 def test_a_part_without_changes_is_not_reported() -> None:
-    plan = {"apply": {ALL[1]: "reported"}, "removed_first": (), "plan": {ALL[1]: {"changes": []}}}
+    plan = {"apply": {DAEMON: "reported"}, "removed_first": (), "plan": {DAEMON: {"changes": []}}}
     assert application.turns(registry.order(), [plan]) == []
 
 
