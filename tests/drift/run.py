@@ -24,8 +24,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 # Makes the collection importable. `make setup` creates this path.
@@ -33,6 +31,7 @@ sys.path.append(str(ROOT / ".ansible/collections"))
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import role_data
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
 from ansible_collections.gpufleet.hosts.tests.drift import verdict, ways
 from ansible_collections.gpufleet.hosts.tests.drift.items import Item
@@ -117,16 +116,7 @@ class Host:
 @functools.cache
 def platforms(key: str) -> dict[str, Any]:
     """Return the roles' data of a platform, as `site.plan.Context` describes it."""
-    files = {
-        "nvidia_driver": (f"{key}.yml", "__nvidia_driver_platform"),
-        "nvidia_persistenced": ("platforms.yml", "__nvidia_persistenced_packages"),
-        "container_engine": ("platforms.yml", "__container_engine_platforms"),
-        "nvidia_container_toolkit": ("platforms.yml", "__nvidia_container_toolkit_platforms"),
-    }
-    return {
-        role: yaml.safe_load((ROOT / f"roles/{role}/vars/{file}").read_text(encoding="utf-8"))[name]
-        for role, (file, name) in files.items()
-    }
+    return role_data.platforms(key)
 
 
 class Report:

@@ -141,7 +141,8 @@ def test_an_unknown_part_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "name", "kind"), [(drift_items, "Todo", DriverTodo), (engine_plan, "Plan", engine_plan.EnginePlan)]
+    ("where", "name", "kind"),
+    [(drift_items, "DriverTodo", DriverTodo), (engine_plan, "EnginePlan", engine_plan.EnginePlan)],
 )
 def test_a_new_field_of_a_plans_class_is_an_error_even_if_it_is_empty(
     monkeypatch: pytest.MonkeyPatch, where: Any, name: str, kind: type

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
@@ -19,11 +17,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import role_data
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     FROM_DEBIAN,
     KERNELS,
-    ROOT,
     all_files,
     host,
     platform,
@@ -53,17 +51,7 @@ WantedBy=multi-user.target
 """
 
 
-def _data(role: str, name: str) -> dict[str, Any]:
-    return yaml.safe_load((ROOT / "roles" / role / "vars/platforms.yml").read_text(encoding="utf-8"))[name]
-
-
-PLATFORMS = {
-    "nvidia_driver": platform(KEY),
-    "nvidia_persistenced": _data("nvidia_persistenced", "__nvidia_persistenced_packages"),
-    "container_engine": _data("container_engine", "__container_engine_platforms"),
-    "nvidia_container_toolkit": _data("nvidia_container_toolkit", "__nvidia_container_toolkit_platforms"),
-    "gaudi_driver": _data("gaudi_driver", "__gaudi_driver_platforms"),
-}
+PLATFORMS = {**role_data.platforms(KEY), "nvidia_driver": platform(KEY)}
 
 
 def running(unit: str) -> dict[str, Any]:
