@@ -236,7 +236,7 @@ maintained_by:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import apply, specification
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import apply, specification
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files

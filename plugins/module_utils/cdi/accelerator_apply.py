@@ -14,8 +14,8 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import (
     accelerator_specification,
+    document,
     publish,
-    specification,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
 
@@ -23,7 +23,7 @@ MODULE = "accelerator_cdi_spec"
 # The vendors whose device nodes are known, with the default kind. It is not the vendor's own kind, because engines
 # reject a device that two specifications describe, and Intel's DRA driver deletes all files of intel.com/gaudi.
 KINDS = {vendor: f"gpufleet-{vendor}/gpu" for vendor in owned.ACCELERATOR_CDI_SPECIFICATIONS}
-ERRORS = (specification.CdiError, cdi_file.FileError, OSError)
+ERRORS = (document.CdiError, cdi_file.FileError, OSError)
 error_text = publish.error_text
 
 
@@ -44,14 +44,14 @@ def apply_state(
         raise cdi_file.FileError(f"cdi_kind={place.kind} is invalid. Use the form VENDOR/CLASS.")
     publish.check(place)
 
-    def build() -> specification.CdiResult:
+    def build() -> document.CdiResult:
         facts = gather_facts()
         vendor = facts["accelerator_vendors"][params["vendor"]]
         if vendor["state"] != "ready":
-            raise specification.CdiError(
+            raise document.CdiError(
                 f"the devices cannot be described because their state is {vendor['state']}: {vendor['reason']}"
             )
-        host = specification.CdiHost(root=root, groups=params["additional_gids"], kind=place.kind)
+        host = document.CdiHost(root=root, groups=params["additional_gids"], kind=place.kind)
         devices = [one for one in facts["accelerators"] if one["vendor"] == params["vendor"]]
         return accelerator_specification.build(devices, host)
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import document, reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader, specification
 
 # CDI allows a dot in a class only since version 0.6.0, which old engines cannot read.
 _KIND_PARTS = {
@@ -26,7 +26,7 @@ class CdiPlace(NamedTuple):
     kind: str
     path: str
     directories: Sequence[str]
-    module: str = "nvidia_cdi_spec"
+    module: str
     # Whether the module has the option that replaces files of others.
     can_take_over: bool = False
     take_over: bool = False
@@ -60,7 +60,7 @@ def check(place: CdiPlace) -> None:
 
 def apply(
     place: CdiPlace,
-    build: Callable[[], specification.CdiResult] | None,
+    build: Callable[[], document.CdiResult] | None,
     warn: Callable[[cdi_file.OtherSpec, str], str],
     check_mode: bool,
 ) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.comparison import CdiNode
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.document import CdiNode
 
 KIND = "nvidia.com/gpu"
 _KEY = re.compile(r"""^("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'#\[{][^:#]*?)\s*:(?:\s+(.*))?$""")

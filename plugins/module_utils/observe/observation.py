@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import host_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import masking
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
@@ -261,7 +262,7 @@ def observe(
         host["files"][path]["exists"] for path in owned.ACCELERATOR_CDI_PROGRAMS.values()
     )
     host["accelerator_specs"] = accelerator_records.specifications(root, cdi_directories) if has_others else []
-    host["cdi_nodes"] = observed_nodes.of_host(root, host["accelerators"]["nvidia"]["gpus"]) if specs else None
+    host["cdi_nodes"] = host_nodes.of_host(root, host["accelerators"]["nvidia"]["gpus"]) if specs else None
     host["cri_files"] = cri_files.read(root)
     texts = [*host["cri_files"]["containerd"].values(), *host["cri_files"]["crio"].values()]
     texts += [*observe_engines.runtime_programs(daemon_json)]

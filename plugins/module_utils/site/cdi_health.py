@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, staleness
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.comparison import Comparison
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.document import Comparison
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import host_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
 
@@ -35,7 +36,7 @@ def problems(host: Host, facts: dict[str, t.Any]) -> list[str]:
                 ours=ours,
                 command=remedy,
             )
-            or staleness.changed_message(path, spec["uuids"], observed_nodes.uuids(facts), ours=ours, command=remedy)
+            or staleness.changed_message(path, spec["uuids"], host_nodes.uuids(facts), ours=ours, command=remedy)
             or _different(host, facts, spec, remedy)
         )
         found += [text] if text else []
@@ -66,4 +67,4 @@ def _compared(host: Host, facts: dict[str, t.Any], spec: t.Any) -> Comparison:
     specs = host.get("cdi_specs", [])
     effective = {name: other["path"] for other in specs for name in other.get("nodes") or {}}
     names = [name for name in spec.get("nodes") or {} if effective[name] == spec["path"]]
-    return observed_nodes.compare_specification(spec, host.get("cdi_nodes"), facts, names)
+    return host_nodes.compare_specification(spec, host.get("cdi_nodes"), facts, names)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state, standalone
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import apply
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import apply
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
 
 Run = Callable[[list], tuple]

@@ -14,7 +14,8 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import PATH, is_like
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import host_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
@@ -122,12 +123,12 @@ def waits(host: Host, facts: t.Mapping[str, t.Any] | None, driver: str | None) -
 
 def changed(host: Host, facts: t.Mapping[str, t.Any] | None) -> frozenset[str]:
     """Return the specifications whose devices or device nodes differ from those of the GPUs, without /var/run."""
-    present = observed_nodes.uuids(facts or {})
+    present = host_nodes.uuids(facts or {})
     return frozenset(
         staleness.real(spec["path"])
         for spec in host["cdi_specs"]
         if staleness.changed_message(spec["path"], spec["uuids"], present, ours=spec["ours"])
-        or observed_nodes.compare_specification(spec, host.get("cdi_nodes"), facts or {}).differences
+        or host_nodes.compare_specification(spec, host.get("cdi_nodes"), facts or {}).differences
     )
 
 

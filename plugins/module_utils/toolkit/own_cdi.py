@@ -12,7 +12,8 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification, staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.staleness import REFRESH_UNIT as UNIT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.comparison import CdiUnit, compare, read_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.comparison import CdiUnit, compare, read_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
     CDI,

@@ -12,7 +12,7 @@ import stat
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_apply, specification
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_apply, document
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import AmdTree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import INF1, TRN2, NeuronTree
@@ -42,7 +42,7 @@ class Host:
             values[0], values[5] = stat.S_IFCHR | 0o660, VIDEO if "/card" in str(path) else RENDER
             return os.stat_result(values)
 
-        monkeypatch.setattr(specification.os, "stat", node_stat)
+        monkeypatch.setattr(document.os, "stat", node_stat)
 
     def run(self, check=False, **params) -> dict:
         def gather_facts():

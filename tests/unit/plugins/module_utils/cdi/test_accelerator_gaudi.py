@@ -12,7 +12,7 @@ import stat
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_apply, specification
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_apply, document
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gaudi_trees import CARD, GaudiTree
 
@@ -32,7 +32,7 @@ def tree(tmp_path, monkeypatch) -> GaudiTree:
         values[0], values[5] = stat.S_IFCHR | 0o660, RENDER
         return os.stat_result(values)
 
-    monkeypatch.setattr(specification.os, "stat", node_stat)
+    monkeypatch.setattr(document.os, "stat", node_stat)
     return GaudiTree(tmp_path)
 
 

@@ -11,8 +11,9 @@ import stat
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import apply, specification
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import document
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import apply
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema, driver_tree
 
@@ -403,11 +404,11 @@ ERRORS = [
     (None, {"timeout": float("inf")}, cdi_file.FileError, ["timeout=inf is invalid. Set a number of seconds above 0"]),
     (None, {"timeout": 1e300}, cdi_file.FileError, ["timeout=1e+300", "at most 3600"]),
     (None, {"timeout": float("nan")}, cdi_file.FileError, ["timeout=nan", "at most 3600"]),
-    (break_the_driver, {}, specification.CdiError, ["version_mismatch", "570.133.20", "Reboot"]),
+    (break_the_driver, {}, document.CdiError, ["version_mismatch", "570.133.20", "Reboot"]),
     (
         lose_all_gpus,
         {},
-        specification.CdiError,
+        document.CdiError,
         ["the specification would contain no GPU", "0: GPU is lost", "1: GPU is lost"],
     ),
     (None, {"driver_root": "/nowhere"}, cdi_file.FileError, ["driver_root=/nowhere is not a directory"]),

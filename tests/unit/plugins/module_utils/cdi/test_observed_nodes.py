@@ -12,6 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import host_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.health import judge
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import MIG_UUIDS, UUIDS, facts, gpu, mig, slice_
@@ -198,4 +199,4 @@ def test_observation_has_only_mig_capabilities_that_exist(tmp_path: t.Any) -> No
     instance = tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig/gi3"
     instance.mkdir(parents=True)
     (instance / "access").write_text("DeviceFileMinor: 13\n", encoding="utf-8")
-    assert observed_nodes.of_host(str(tmp_path), [])["mig_minors"] == {"config": 1, "gpu0/gi3/access": 13}
+    assert host_nodes.of_host(str(tmp_path), [])["mig_minors"] == {"config": 1, "gpu0/gi3/access": 13}

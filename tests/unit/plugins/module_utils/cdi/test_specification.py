@@ -12,7 +12,8 @@ import stat
 import jsonschema
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import document
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema, driver_tree
 
@@ -86,7 +87,7 @@ class NodeStatus:
 
 def build(root, gpus, library_edits=None, **more):
     """Build a specification, which must pass the schema."""
-    host = specification.CdiHost(VERSION, "x86_64", str(root), str(root), **more)
+    host = specification.NvidiaCdiHost(VERSION, "x86_64", str(root), str(root), **more)
     result = specification.build(gpus, host, EDITS if library_edits is None else library_edits)
     cdi_schema.check(result.spec)
     return result
@@ -223,7 +224,7 @@ CHANNELS = "/dev/nvidia-caps-imex-channels/channel"
 def test_a_feature_has_a_specification_of_its_own(root, monkeypatch, feature, present, expected):
     feature_nodes(monkeypatch, root, *present)
     kind = f"nvidia.com/{specification.CLASSES[feature]}"
-    result = specification.build_feature(feature, specification.CdiHost(root=str(root), kind=kind))
+    result = specification.build_feature(feature, specification.NvidiaCdiHost(root=str(root), kind=kind))
     cdi_schema.check(result.spec)
     assert by_name(result) == expected
     assert result.spec["kind"] == kind
@@ -233,11 +234,11 @@ def test_a_feature_has_a_specification_of_its_own(root, monkeypatch, feature, pr
 def test_gds_mounts_what_its_library_reads(root, monkeypatch):
     feature_nodes(monkeypatch, root, "/dev/nvidia-fs0")
     (root / "run/udev").mkdir(parents=True)
-    (device,) = specification.build_feature("gds", specification.CdiHost(root=str(root))).spec["devices"]
+    (device,) = specification.build_feature("gds", specification.NvidiaCdiHost(root=str(root))).spec["devices"]
     assert [mount["containerPath"] for mount in device["containerEdits"]["mounts"]] == ["/run/udev"]
     (root / "etc").mkdir()
     (root / "etc/cufile.json").write_text("{}")
-    (device,) = specification.build_feature("gds", specification.CdiHost(root=str(root))).spec["devices"]
+    (device,) = specification.build_feature("gds", specification.NvidiaCdiHost(root=str(root))).spec["devices"]
     assert [mount["containerPath"] for mount in device["containerEdits"]["mounts"]] == ["/run/udev", "/etc/cufile.json"]
 
 
@@ -251,8 +252,8 @@ def test_gds_mounts_what_its_library_reads(root, monkeypatch):
     ],
 )
 def test_a_feature_without_nodes_is_an_error(root, feature, words):
-    with pytest.raises(specification.CdiError) as caught:
-        specification.build_feature(feature, specification.CdiHost(root=str(root)))
+    with pytest.raises(document.CdiError) as caught:
+        specification.build_feature(feature, specification.NvidiaCdiHost(root=str(root)))
     assert words in str(caught.value)
 
 
@@ -318,7 +319,7 @@ def test_an_unusable_gpu_is_skipped_with_the_reason(root, unusable, reason):
     result = build(root, [gpu(0), unusable])
     assert result.skipped == [{"gpu": "1", "reason": reason}]
     assert list(by_name(result)) == ["0", "GPU-00000000", "all"]
-    with pytest.raises(specification.CdiError, match=f"the specification would contain no GPU \\(1: {reason}\\)"):
+    with pytest.raises(document.CdiError, match=f"the specification would contain no GPU \\(1: {reason}\\)"):
         build(root, [unusable])
 
 
@@ -332,7 +333,7 @@ def test_only_the_mig_device_without_an_access_node_is_skipped(root):
 
 
 def test_no_gpu_is_an_error(root):
-    with pytest.raises(specification.CdiError, match="NVML shows none"):
+    with pytest.raises(document.CdiError, match="NVML shows none"):
         build(root, [])
 
 
@@ -356,7 +357,7 @@ def test_a_missing_uvm_node_causes_a_warning(root):
 def test_a_regular_file_in_place_of_a_node_is_an_error(root):
     # Shell redirection into a missing node creates a regular file.
     (root / "dev/nvidia0").write_text("x")
-    with pytest.raises(specification.CdiError, match=r"/dev/nvidia0 is not a character device\. Remove it"):
+    with pytest.raises(document.CdiError, match=r"/dev/nvidia0 is not a character device\. Remove it"):
         build(root, [gpu(0)])
 
 

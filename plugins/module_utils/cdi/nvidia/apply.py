@@ -15,11 +15,12 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import document, publish, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import publish, specification, staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 
-ERRORS = (specification.CdiError, cdi_file.FileError, driver_files.DriverFilesError, OSError)
+ERRORS = (document.CdiError, cdi_file.FileError, driver_files.DriverFilesError, OSError)
 error_text = publish.error_text
 
 
@@ -40,9 +41,8 @@ def path_of(params: Mapping[str, Any]) -> str:
 
 def apply_state(params: dict, gather_facts: Callable[[], dict], check: bool, root: str = "/") -> dict:
     """Apply the requested state. In check mode, only predict the result."""
-    place = publish.CdiPlace(
-        kind_of(params), path_of(params), params["spec_dirs"], can_take_over=True, take_over=params["take_over"]
-    )
+    kind, path = kind_of(params), path_of(params)
+    place = publish.CdiPlace(kind, path, params["spec_dirs"], "nvidia_cdi_spec", True, params["take_over"])
     _validate(params, place)
     build = (lambda: _build(params, gather_facts, root)) if params["state"] == "present" else None
     return publish.apply(place, build, _warning, check)
@@ -63,8 +63,8 @@ def _validate(params: dict, place: publish.CdiPlace) -> None:
     publish.check(place)
 
 
-def _build(params: dict, gather_facts: Callable[[], dict], root: str) -> specification.CdiResult:
-    host = specification.CdiHost(
+def _build(params: dict, gather_facts: Callable[[], dict], root: str) -> document.CdiResult:
+    host = specification.NvidiaCdiHost(
         root=root,
         numbers=params["device_numbers"],
         groups=params["additional_gids"],
@@ -75,7 +75,7 @@ def _build(params: dict, gather_facts: Callable[[], dict], root: str) -> specifi
         return specification.build_feature(params["mode"], host)
     facts = gather_facts()
     if facts["nvidia_gpu_state"] != "ready":
-        raise specification.CdiError(
+        raise document.CdiError(
             f"the GPUs cannot be described because their state is {facts['nvidia_gpu_state']}: "
             f"{facts['nvidia_gpu_state_reason']}"
         )
@@ -89,7 +89,7 @@ def _build(params: dict, gather_facts: Callable[[], dict], root: str) -> specifi
     return specification.build(facts["nvidia_gpus"], host, edits)
 
 
-def _files(host: specification.CdiHost, sets: Iterable[str]) -> list[driver_files.DriverFile]:
+def _files(host: specification.NvidiaCdiHost, sets: Iterable[str]) -> list[driver_files.DriverFile]:
     search_path = os.environ.get("PATH", "").split(":") if host.driver_root == "/" else []
     return driver_files.find(host.version, host.machine, host.driver_root, sets=sets, search_path=search_path)
 

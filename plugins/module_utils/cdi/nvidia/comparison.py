@@ -16,9 +16,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.document import CdiNode, Comparison, Numbers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
-
-Numbers = tuple[int, int]
 
 # The driver's own major number, which is fixed: NV_MAJOR_DEVICE_NUMBER in NVIDIA/open-gpu-kernel-modules.
 _DRIVER_MAJOR = 195
@@ -29,14 +28,6 @@ _CAPABILITY = re.compile(r"/dev/nvidia-caps/nvidia-cap(\d+)")
 _DRM = re.compile(r"/dev/dri/(?:card|renderD)\d+")
 _GRAPHICS = frozenset({"graphics", "display"})
 _DIRECTORIES = {"/dev": r"nvidia(?:\d+|ctl|-uvm|-uvm-tools|-modeset)", "/dev/nvidia-caps": r".*", "/dev/dri": r".*\d"}
-
-
-@dataclass(frozen=True)
-class CdiNode:
-    """A device node in a specification. `numbers` is None if the engine reads them from the host's node `path`."""
-
-    path: str
-    numbers: Numbers | None = None
 
 
 @dataclass(frozen=True)
@@ -92,18 +83,6 @@ class HostNodes:
             return _DRIVER_MAJOR, int(path.removeprefix("/dev/nvidia"))
         capability, major = _CAPABILITY.fullmatch(path), self.majors.get("nvidia-caps")
         return (major, int(capability.group(1))) if capability and major is not None else None
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The differences of a CDI device, and why others could not be found. Only with neither is the device fresh."""
-
-    differences: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-
-    @property
-    def is_fresh(self) -> bool:
-        return not self.differences and not self.unknown
 
 
 def read_nodes(root: str, addresses: Iterable[str | None]) -> HostNodes:

@@ -11,20 +11,15 @@ from __future__ import annotations
 
 import glob
 import os
-import re
-import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import document
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, file_mounts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_files import DriverFile
 
-# Old engines read only old versions: device names that begin with a digit need 0.5.0, additionalGids needs 0.7.0.
-VERSION = "0.5.0"
-VERSION_WITH_GROUPS = "0.7.0"
-DEVICE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _NO_NAME = "the device has no UUID that CDI accepts as a name. Add index to device_names."
 # What a specification describes, and the class of its kind: getClassOrDefault in NVIDIA/nvidia-container-toolkit,
 # pkg/nvcdi/options.go at v1.20.0.
@@ -35,15 +30,10 @@ KIND = f"{VENDOR}/{CLASSES[GPU]}"
 # How device names are formed. With each way, a device has one name.
 NAMES = ("index", "type-index", "uuid")
 DEFAULT_NAMES = ("index", "uuid")
-READ_ONLY = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
 FIRMWARE_DIRECTORIES = ("lib/firmware/updates", "lib/firmware")
 
 
-class CdiError(Exception):
-    """The specification cannot be built."""
-
-
-class CdiHost(NamedTuple):
+class NvidiaCdiHost(NamedTuple):
     """The driver and the settings that the specification depends on, apart from the GPUs."""
 
     version: str = ""
@@ -56,21 +46,13 @@ class CdiHost(NamedTuple):
     names: tuple[str, ...] = DEFAULT_NAMES
 
 
-class CdiResult(NamedTuple):
-    """A specification, and the GPUs that it leaves out, each with the reason."""
-
-    spec: dict
-    skipped: list[dict]
-    warnings: list[str]
-
-
-def build(gpus: list[dict], host: CdiHost, library_edits: dict) -> CdiResult:
+def build(gpus: list[dict], host: NvidiaCdiHost, library_edits: dict) -> document.CdiResult:
     """Build the specification of `gpus`, which have the form that nvidia_gpu_facts returns."""
     devices, skipped = [], []
     all_nodes: dict[str, dict] = {}
     for gpu in gpus:
         for unit in _allocatable(gpu, host):
-            nodes = [describe_node(path, host) for path in unit.paths]
+            nodes = [document.describe_node(path, host) for path in unit.paths]
             missing = [f"{path} does not exist" for path, node in zip(unit.paths, nodes) if node is None]
             reason = unit.obstacle or next(iter(missing), None)
             if reason:
@@ -80,18 +62,20 @@ def build(gpus: list[dict], host: CdiHost, library_edits: dict) -> CdiResult:
             devices += [_device(name, nodes, host) for name in unit.names]
     if not devices:
         reasons = "; ".join(f"{item['gpu']}: {item['reason']}" for item in skipped)
-        raise CdiError(f"the specification would contain no GPU ({reasons or 'NVML shows none'})")
+        raise document.CdiError(f"the specification would contain no GPU ({reasons or 'NVML shows none'})")
     devices.append(_device("all", list(all_nodes.values()), host))
-    control = [node for node in (describe_node(path, host) for path in device_nodes.CONTROL_NODES) if node]
+    control = [node for node in (document.describe_node(path, host) for path in device_nodes.CONTROL_NODES) if node]
     common = {
         "env": ["NVIDIA_VISIBLE_DEVICES=void", *library_edits["env"]],
         "deviceNodes": control,
         "mounts": [*library_edits["mounts"], *_firmware(host)],
     }
-    return CdiResult(assemble(devices, common, host), skipped, _warnings({node["path"] for node in control}))
+    return document.CdiResult(
+        document.assemble(devices, common, host), skipped, _warnings({node["path"] for node in control})
+    )
 
 
-def build_feature(feature: str, host: CdiHost) -> CdiResult:
+def build_feature(feature: str, host: NvidiaCdiHost) -> document.CdiResult:
     """Build the specification of an optional feature, or of the IMEX channels."""
     if feature == IMEX:
         channels = device_nodes.imex_channels(host.root)
@@ -101,53 +85,27 @@ def build_feature(feature: str, host: CdiHost) -> CdiResult:
         groups = {"all": device_nodes.feature_nodes(feature, host.root)}
         fault = device_nodes.missing_feature(feature)
     if not groups["all"]:
-        raise CdiError(f"mode={feature}: {fault}")
-    mounts = [_mount(path, path) for path in device_nodes.feature_paths(feature, host.root)]
+        raise document.CdiError(f"mode={feature}: {fault}")
+    mounts = [document.mount(path, path) for path in device_nodes.feature_paths(feature, host.root)]
     devices = [
-        _device(name, [node for node in (describe_node(path, host) for path in group) if node], host, mounts)
+        _device(name, [node for node in (document.describe_node(path, host) for path in group) if node], host, mounts)
         for name, group in groups.items()
     ]
-    return CdiResult(assemble(devices, {}, host), [], [])
-
-
-def assemble(devices: list[dict], common: dict, host: CdiHost) -> dict:
-    """Return the specification of devices, with the edits that all of them share."""
-    has_groups = any("additionalGids" in device["containerEdits"] for device in devices)
-    return {
-        "cdiVersion": VERSION_WITH_GROUPS if has_groups else VERSION,
-        "kind": host.kind,
-        "devices": devices,
-        "containerEdits": common,
-    }
+    return document.CdiResult(document.assemble(devices, {}, host), [], [])
 
 
 def file_edits(files: Iterable[DriverFile], machine: str) -> dict:
     """Return the edits that mount each library, under each of its names, in the loader's default directories."""
-    return {"env": [], "mounts": [_mount(*mount) for mount in file_mounts.mounts_of(files, machine)]}
+    return {"env": [], "mounts": [document.mount(*mount) for mount in file_mounts.mounts_of(files, machine)]}
 
 
-def _mount(source: str, target: str, options: list[str] | None = None) -> dict:
-    return {"hostPath": source, "containerPath": target, "options": list(options or READ_ONLY)}
-
-
-def _device(name: str, nodes: list[dict], host: CdiHost, mounts: Iterable[dict] = ()) -> dict:
+def _device(name: str, nodes: list[dict], host: NvidiaCdiHost, mounts: Iterable[dict] = ()) -> dict:
     mounts = list(mounts)
     links = device_nodes.DRM_LINKS
     if any(node["path"].startswith("/dev/dri/") for node in nodes) and _is_directory(host.root, links):
         # A hook could create only the links of these nodes. The other links lead nowhere in the container.
-        mounts.append(_mount(links, links))
-    return describe_device(name, nodes, host, mounts)
-
-
-def describe_device(name: str, nodes: list[dict], host: CdiHost, mounts: Sequence[dict] = ()) -> dict:
-    """Return a device with its nodes, mounts and, on request, the groups of its nodes."""
-    edits: dict = {"deviceNodes": nodes}
-    if mounts:
-        edits["mounts"] = list(mounts)
-    groups = sorted({node["gid"] for node in nodes if node.get("gid") and not node["fileMode"] & stat.S_IWOTH})
-    if host.groups and groups:
-        edits["additionalGids"] = groups
-    return {"name": name, "containerEdits": edits}
+        mounts.append(document.mount(links, links))
+    return document.describe_device(name, nodes, host, mounts)
 
 
 class _Unit(NamedTuple):
@@ -159,7 +117,7 @@ class _Unit(NamedTuple):
     obstacle: str | None
 
 
-def _allocatable(gpu: dict, host: CdiHost) -> Iterable[_Unit]:
+def _allocatable(gpu: dict, host: NvidiaCdiHost) -> Iterable[_Unit]:
     """Yield the GPU, or each of its MIG devices."""
     index = str(gpu["index"])
     names = _names("gpu", index, gpu["uuid"], host)
@@ -190,31 +148,15 @@ def _allocatable(gpu: dict, host: CdiHost) -> Iterable[_Unit]:
             yield _Unit(index, names, [*node, *access, *graphics], obstacle or (None if names else _NO_NAME))
 
 
-def _names(kind: str, index: str, uuid: str | None, host: CdiHost) -> list[str]:
+def _names(kind: str, index: str, uuid: str | None, host: NvidiaCdiHost) -> list[str]:
     # The MIG UUIDs of old drivers contain slashes, which CDI does not allow in a device name.
     names = {"index": index, "type-index": f"{kind}{index}"}
-    if uuid and DEVICE_NAME.fullmatch(uuid):
+    if uuid and document.DEVICE_NAME.fullmatch(uuid):
         names["uuid"] = uuid
     return [names[name] for name in dict.fromkeys(host.names) if name in names]
 
 
-def describe_node(path: str, host: CdiHost) -> dict | None:
-    """Describe a device node of the host; None if it does not exist."""
-    try:
-        status = os.stat(os.path.join(host.root, path[1:]))
-    except FileNotFoundError:
-        return None
-    if not stat.S_ISCHR(status.st_mode):
-        raise CdiError(f"{path} is not a character device. Remove it and reload the driver, which creates it again.")
-    node: dict = {"path": path}
-    if host.numbers:
-        node |= {"type": "c", "major": os.major(status.st_rdev), "minor": os.minor(status.st_rdev)}
-    node |= {"fileMode": stat.S_IMODE(status.st_mode), "permissions": "rwm"}
-    node |= {key: value for key, value in (("uid", status.st_uid), ("gid", status.st_gid)) if value}
-    return node
-
-
-def _firmware(host: CdiHost) -> list[dict]:
+def _firmware(host: NvidiaCdiHost) -> list[dict]:
     """Mount the driver's firmware from the first directory in which the kernel would find it."""
     kernel = (read_text(host.root, "proc/sys/kernel/osrelease") or "").strip()
     custom = (read_text(host.root, "sys/module/firmware_class/parameters/path") or "").strip()
@@ -226,7 +168,7 @@ def _firmware(host: CdiHost) -> list[dict]:
         files = sorted(glob.glob(os.path.join(glob.escape(directory), "gsp*.bin"))) if directory else []
         if files:
             target = f"/lib/firmware/nvidia/{host.version}"
-            return [_mount(file, f"{target}/{os.path.basename(file)}") for file in files]
+            return [document.mount(file, f"{target}/{os.path.basename(file)}") for file in files]
     return []
 
 
