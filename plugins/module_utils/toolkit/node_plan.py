@@ -14,6 +14,7 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import distribution, paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.placement import placement
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.request import NODE_ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan, node_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import PATH
 
@@ -82,7 +83,8 @@ def _removal(
     policy = "never" if request.restart_policy == "never" else "when_safe"
     _take(result, node_runtime.removal(host, node, request.restart_policy), reasons)
     _take(result, cri_plan.removal(host, policy), reasons)
-    result.reason = "; ".join(reasons) or "the role has registered nothing"
+    default = f"{NODE_ROLE}_state is absent" if result.changes else "the role has registered nothing"
+    result.reason = "; ".join(reasons) or default
     return _checked(host, result)
 
 

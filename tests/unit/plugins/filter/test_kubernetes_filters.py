@@ -106,3 +106,13 @@ def test_problems_come_before_any_change(name: str, request_: dict, uid: int, wo
 def test_host_that_is_no_node_stays_as_it_is(tmp_path: Path) -> None:
     done = filters.node_plan(host(tmp_path, "no Kubernetes", "nvidia"), REQUEST)
     assert (done["engines"], done["problems"], done["reason"]) == ([], [], "the host is no node of Kubernetes")
+
+
+def test_removal_says_why(tmp_path: Path) -> None:
+    seen = host(tmp_path, "k3s agent", "nvidia")
+    absent = {**REQUEST, "state": "absent"}
+    assert filters.node_plan(seen, absent)["reason"] == "the role has registered nothing"
+    seen["cri_files"]["nodes"]["/etc/rancher/k3s/config.yaml.d/99-gpufleet.yaml"] = "default-runtime: nvidia"
+    done = filters.node_plan(seen, absent)
+    assert done["changes"][0] == "remove /etc/rancher/k3s/config.yaml.d/99-gpufleet.yaml"
+    assert done["reason"] == "gpu_kubernetes_node_state is absent"
