@@ -381,7 +381,9 @@ def main() -> None:
         module.fail_json(**error.result())
     except EngineError as error:
         module.fail_json(msg=str(error))
-    host = vendors.VendorHost({**params, "cdi_kind": None, "driver_root": None}, module.run_command, lambda _: facts)
+    host = vendors.VendorHost(
+        {**params, "cdi_kind": None, "driver_root": None}, module.run_command, lambda _subsets: facts
+    )
     try:
         accelerator = vendors.create(host)
     except SelectionError as error:
