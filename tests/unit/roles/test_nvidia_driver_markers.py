@@ -45,7 +45,7 @@ class Role:
         self.folder, self.state = folder, folder / "state"
         for part in ("tasks", "vars"):
             (folder / "role" / part).mkdir(parents=True)
-        for name in ("files.yml", "marker.yml"):
+        for name in ("files.yml", "marker.yml", "marker_set.yml", "marker_clear.yml"):
             self.write(f"tasks/{name}", steps(name))
         self.write("vars/main.yml", load(ROLE / "vars/main.yml"))
 

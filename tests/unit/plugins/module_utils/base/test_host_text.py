@@ -228,4 +228,4 @@ def test_what_a_shell_parses_has_no_values():
                     parsed = value if isinstance(value, dict) else {"msg": value}
                     found += [(path.name, key) for key, text in parsed.items() if "{{" in str(text)]
     # A number from the user's variables.
-    assert found == [("reboot.yml", "reboot_timeout")]
+    assert found == [("reboot_host.yml", "reboot_timeout")]
