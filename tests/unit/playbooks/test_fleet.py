@@ -66,9 +66,13 @@ def output(tmp_path: Path) -> tuple[int, list[str]]:
     apply = {**first["tasks"][-1], "block": [{**task, "tags": ["always"]} for task in (READ_FACTS, FAIL, LOSE)]}
     planning = [{**FAILED_PLAN, "tags": ["always"]}, {**PLAN, "tags": ["always"]}]
     first["tasks"] = [first["tasks"][0], *planning, apply]
-    (tmp_path / "play.yml").write_text(yaml.safe_dump([first, last]), encoding="utf-8")
-    (tmp_path / "hosts").write_text(INVENTORY, encoding="utf-8")
     options = {"site_serial": 3, "site_max_fail_percentage": 49, "ansible_ssh_retries": 0}
+    return run_plays(tmp_path, [first, last], INVENTORY, options)
+
+
+def run_plays(tmp_path: Path, plays: list[dict], inventory: str, options: dict) -> tuple[int, list[str]]:
+    (tmp_path / "play.yml").write_text(yaml.safe_dump(plays), encoding="utf-8")
+    (tmp_path / "hosts").write_text(inventory, encoding="utf-8")
     run = subprocess.run(
         [sys.executable, "-m", "ansible", "playbook", "-i", "hosts", "play.yml", "-e", json.dumps(options)],
         cwd=tmp_path,
@@ -100,3 +104,28 @@ def test_the_table_has_the_hosts_of_all_batches_and_the_failed_tasks(tmp_path: P
     # The table changes neither the exit status nor the recap: 2 failed hosts, and 1 unreachable.
     assert status == 4
     assert [line for line in lines if line.startswith(("changing ", "unplanned ")) and "failed=1" in line]
+
+
+def test_a_converged_host_has_four_task_results_with_the_table(tmp_path: Path) -> None:
+    first, last = yaml.safe_load((ROOT / "playbooks/site.yml").read_text(encoding="utf-8"))
+    result = {
+        "host": OBSERVED,
+        "plan": {"verify": {"applies": True}},
+        "acting": [],
+        "drain": None,
+        "has_secrets": False,
+        "reports": {},
+    }
+    # The plan is registered by one task. Here, two set it and the facts of the GPUs.
+    planning = [
+        {"ansible.builtin.set_fact": {"site_plan": result}, "tags": ["always"]},
+        {**READ_FACTS, "tags": ["always"]},
+    ]
+    act = {"ansible.builtin.import_tasks": str(ROOT / "playbooks/tasks/act.yml")}
+    # The tasks before the plan are no results of a host: Ansible does not count a skipped `meta`.
+    first["tasks"] = [*planning, {**first["tasks"][-1], "block": [act]}]
+    status, lines = run_plays(tmp_path, [first, last], "[gpu_hosts]\ngood ansible_connection=local\n", {})
+    results = [line for line in lines if line.startswith(("ok: [good]", "skipping: [good]", "changed: [good]"))]
+    assert status == 0, lines
+    assert 1 + len(results) - len(planning) == 4, results
+    assert "1 host: 1 pass" in lines
