@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OK, FAILED, UNREACHABLE, NOT_STARTED = "ok", "failed", "unreachable", "not_started"
 PASS, INFO, CRITICAL, UNKNOWN = "pass", "info", "critical", "unknown"
 VERDICTS = (PASS, INFO, CRITICAL, UNKNOWN)
-_VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel", "habana": "Intel", "neuron": "AWS"}
+_VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel", "gaudi": "Intel", "neuron": "AWS"}
 _ENGINES = ("docker", "podman", "containerd", "crio")
 
 

@@ -188,3 +188,17 @@ def test_the_color_of_a_row_is_that_of_its_verdict():
 def test_the_example_of_the_documentation():
     page = (Path(__file__).parents[5] / "docs/playbooks.md").read_text(encoding="utf-8")
     assert "\n".join(["```", *text(FLEET), "```"]) in page
+
+
+@pytest.mark.parametrize(
+    ("vendor", "generation", "cell"),
+    [
+        ("gaudi", "Gaudi3", "1 x Intel Gaudi3"),
+        ("neuron", "Trainium2", "1 x AWS Trainium2"),
+        ("amd", None, "1 x AMD"),
+        ("intel", None, "1 x Intel"),
+        ("nvidia", "Hopper", "1 x NVIDIA Hopper"),
+    ],
+)
+def test_the_accelerators_of_every_vendor(vendor, generation, cell):
+    assert cells(observed((vendor, generation)))[1].strip() == cell
