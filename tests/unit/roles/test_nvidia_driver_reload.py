@@ -48,7 +48,7 @@ class Host:
 
     def reload(self, modules: str) -> str:
         (self.root / "modules").write_text(modules)
-        for name in ("modules.yml", "module_users.yml"):
+        for name in ("modules.yml", "module_users.yml", "module_obstacles.yml"):
             text = (TASKS / name).read_text(encoding="utf-8").replace("/proc/modules", f"{self.root}/modules")
             text = text.replace("/run/gpufleet", f"{self.root}/run").replace("owner: root", f"owner: {os.getuid()}")
             text = text.replace("group: root", f"group: {os.getgid()}")
