@@ -132,6 +132,8 @@ GAUDI_RECORD = f"{STATE_DIRECTORY}/gaudi_driver.json"
 GAUDI_REPOSITORY_ID = "gpufleet-gaudi"
 # Role gaudi_driver: for Podman, instead of the hook in the package of the vendor's runtime.
 GAUDI_HOOK = "/etc/containers/oci/hooks.d/oci-habana-hook.json"
+# Role gaudi_driver: both directories of Podman's hooks, so that this file has precedence.
+GAUDI_HOOKS_DIR = "/etc/containers/containers.conf.d/00-gpufleet-gaudi.conf"
 # Role neuron_driver: the vendor's repository, and the list of modules, which the vendor's scripts write, too. They also
 # write a udev rule. No package owns these files.
 NEURON_RECORD = f"{STATE_DIRECTORY}/neuron_driver.json"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,14 @@ HOOK_OVERRIDE = {
     "stages": ["prestart"],
 }
 _HOOK_TEXT = json.dumps(HOOK_OVERRIDE, indent=2) + "\n"
-FILES = (CONFIG, PACKAGED_HOOK, owned.GAUDI_HOOK, owned.GAUDI_CONFIG_RECORD)
+# Without this setting, Podman reads both directories on their own, and a file in the second one replaces none of the
+# first one (tested with Podman 4.3.1).
+_HOOKS_DIRS = [path.rpartition("/")[0] for path in (PACKAGED_HOOK, owned.GAUDI_HOOK)]
+_HOOKS_DIR_TEXT = (
+    "# Written by role gpufleet.hosts.gaudi_driver. Changes in this file are lost.\n"
+    f"[engine]\nhooks_dir = {json.dumps(_HOOKS_DIRS)}\n"
+)
+_HOOKS_DIR = re.compile(r"^[ \t]*hooks_dir[ \t]*=", re.MULTILINE)
 
 
 @dataclasses.dataclass
@@ -112,6 +120,7 @@ def plan(host: Host, *, installs: bool, restart_policy: str) -> GaudiRuntime:
     else:
         _config(host, result, _KEYS)
     _write(host, result, owned.GAUDI_HOOK, _HOOK_TEXT)
+    _hooks_dir(host, result)
     return result
 
 
@@ -125,6 +134,7 @@ def removal(host: Host) -> GaudiRuntime:
     except DaemonConfigError as error:
         result.problems.append(str(error))
     _config(host, result, {})
+    _write(host, result, owned.GAUDI_HOOKS_DIR, None)
     _write(host, result, owned.GAUDI_HOOK, None)
     return result
 
@@ -159,6 +169,27 @@ def _config(host: Host, result: GaudiRuntime, keys: Mapping[str, Any]) -> None:
         result.files[owned.GAUDI_CONFIG_RECORD] = change.record
         result.files[CONFIG] = change.text
         result.changes.append(f"change {', '.join(change.keys)} in {CONFIG}")
+
+
+def _hooks_dir(host: Host, result: GaudiRuntime) -> None:
+    """Let Podman search for hooks in both directories, unless the user has set the directories."""
+    record = (host["accelerators"]["gaudi"] or {}).get("record") or {}
+    texts: Mapping[str, str] = record.get("texts") or {}
+    users = [
+        path
+        for path, text in texts.items()
+        if path.startswith("/etc/containers/") and path != owned.GAUDI_HOOKS_DIR and _HOOKS_DIR.search(text)
+    ]
+    if not users:
+        _write(host, result, owned.GAUDI_HOOKS_DIR, _HOOKS_DIR_TEXT)
+        return
+    _write(host, result, owned.GAUDI_HOOKS_DIR, None)
+    result.reasons += [
+        f"{path} sets hooks_dir without {_HOOKS_DIRS[1]}, so Podman can run the vendor's hook in every container; add "
+        f"{_HOOKS_DIRS[1]} at the end of the list"
+        for path in users
+        if _HOOKS_DIRS[1] not in texts[path]
+    ]
 
 
 def _write(host: Host, result: GaudiRuntime, path: str, text: str | None) -> None:

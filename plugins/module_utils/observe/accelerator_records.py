@@ -70,6 +70,9 @@ _FILES: dict[str, dict[str, tuple[str, ...]]] = {
             # Kernels before Linux 6.3.
             *(f"/sys/class/habanalabs/hl*/{name}" for name in _GAUDI_ATTRIBUTES),
             "/sys/bus/pci/devices/{address}/hwmon/hwmon*/name",
+            # Where Podman searches for hooks.
+            "/etc/containers/containers.conf",
+            "/etc/containers/containers.conf.d/*.conf",
         ),
         "names": ("/sys/module/habanalabs*", "/sys/bus/pci/devices/{address}/infiniband_verbs/uverbs*"),
         "nodes": ("/dev/accel/accel*", "/dev/hl*", "/dev/infiniband/uverbs*"),

@@ -128,6 +128,7 @@ FILES = (
     owned.GAUDI_MODULES_LOAD,
     *owned.NEURON_LEFTOVERS,
     owned.GAUDI_HOOK,
+    owned.GAUDI_HOOKS_DIR,
     owned.GAUDI_CONFIG_RECORD,
     "/etc/habana-container-runtime/config.toml",
     "/usr/share/containers/oci/hooks.d/oci-habana-hook.json",

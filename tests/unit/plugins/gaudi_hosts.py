@@ -19,6 +19,8 @@ FILES = (
     *owned.ACCELERATOR_CDI_UNITS["gaudi"],
     owned.GAUDI_MODULES_LOAD,
     owned.GAUDI_RECORD,
+    owned.GAUDI_HOOK,
+    owned.GAUDI_HOOKS_DIR,
 )
 MISSING = {"load_state": "not-found", "unit_file_state": None, "active_state": "inactive", "need_daemon_reload": False}
 

@@ -50,7 +50,12 @@ def test_the_runtime_is_registered_in_docker_with_an_explicit_default(tmp_path):
     assert result.runtime.options == {"runtimes": {"habana": {"path": "/usr/bin/habana-container-runtime"}}}
     config = toml_text.parse(result.runtime.files[gaudi_runtime.CONFIG] or "")
     assert config == {"habana-container-runtime": {"visible_devices_all_as_default": False}}
-    assert list(result.runtime.files) == [owned.GAUDI_CONFIG_RECORD, gaudi_runtime.CONFIG, owned.GAUDI_HOOK]
+    assert list(result.runtime.files) == [
+        owned.GAUDI_CONFIG_RECORD,
+        gaudi_runtime.CONFIG,
+        owned.GAUDI_HOOK,
+        owned.GAUDI_HOOKS_DIR,
+    ]
 
 
 def test_the_keys_of_others_in_the_configuration_stay(tmp_path):
@@ -68,6 +73,25 @@ def test_the_hook_for_podman_is_overridden_by_one_that_never_runs():
     assert re.search(name, "gpufleet.hosts/never")
     assert not re.search(value, "")
     assert "always" not in hook["when"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_written", "is_named"),
+    [
+        (None, True, False),
+        ("[engine]\n# hooks_dir = []\n", True, False),
+        ('[engine]\nhooks_dir = ["/usr/share/containers/oci/hooks.d"]\n', False, True),
+        ('[engine]\nhooks_dir = ["/opt/hooks.d", "/etc/containers/oci/hooks.d"]\n', False, False),
+    ],
+)
+def test_the_directories_of_hooks_are_set_unless_the_user_has_set_them(tmp_path, text, is_written, is_named):
+    host = with_runtime(tmp_path)
+    if text is not None:
+        host["accelerators"]["gaudi"]["record"]["texts"]["/etc/containers/containers.conf"] = text
+    result = run(host)
+    written = result.runtime.files.get(owned.GAUDI_HOOKS_DIR) or ""
+    assert ('"/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d"]' in written) is is_written
+    assert any("sets hooks_dir without" in reason for reason in result.reasons) is is_named
 
 
 @pytest.mark.parametrize(
@@ -140,6 +164,7 @@ def test_removal_restores_what_the_role_changed(tmp_path):
         assert result.runtime.files == {
             owned.GAUDI_CONFIG_RECORD: None,
             gaudi_runtime.CONFIG: text,
+            owned.GAUDI_HOOKS_DIR: None,
             owned.GAUDI_HOOK: None,
         }
 
