@@ -1,0 +1,1 @@
+"""Playbook `benchmark`, which measures GPUs. `make bench`, which measures this collection, is in tests/benchmark."""

@@ -1,0 +1,4 @@
+"""Module gpu_container: which devices a container gets, and how.
+
+It knows a vendor only through the protocol in `vendor.py`.
+"""

@@ -1,0 +1,1 @@
+"""Role cuda_toolkit and the CUDA probe. The driver, which brings libcuda, is in `driver`."""

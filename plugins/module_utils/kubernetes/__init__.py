@@ -1,0 +1,1 @@
+"""Nodes of Kubernetes: distributions, paths, eviction, labels. The runtime on a node is in `toolkit`."""

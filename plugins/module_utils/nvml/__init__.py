@@ -1,0 +1,1 @@
+"""Values that NVML reports, with its timeouts and crashes. Facts for the user are in `facts`."""

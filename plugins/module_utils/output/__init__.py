@@ -1,0 +1,1 @@
+"""What runs print while they work. The tables of plans and fleets are in `site`."""

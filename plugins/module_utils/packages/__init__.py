@@ -1,0 +1,4 @@
+"""Package transactions: choice, order, records, undo, removal.
+
+The commands of package managers are in `package_managers`.
+"""

@@ -127,9 +127,55 @@ def test_only_a_registry_imports_a_nested_package(path):
     assert path.name == "vendors.py" or [name for name in others if f"from {name}" in text] == []
 
 
-def test_init_files_are_there_and_empty():
-    packages = {path.parent for path in SOURCES}
-    assert [str(package) for package in packages if (package / "__init__.py").read_bytes()] == []
+@pytest.mark.parametrize("package", sorted({path.parent for path in SOURCES}), ids=lambda path: path.name)
+def test_a_package_says_in_two_sentences_what_it_contains_and_what_not(package):
+    text = ast.parse((package / "__init__.py").read_text(encoding="utf-8"))
+    (docstring,) = text.body
+    sentences = re.findall(r"[^.]+(?:\.[\w/*]+[^.]*)*\.(?=\s|$)", docstring.value.value.strip())
+    assert len(sentences) == 2, sentences
+
+
+def runtime_imports(source: str) -> set[str]:
+    """Return the modules of module_utils that a source imports when it runs, not only for types."""
+    tree = ast.parse(source)
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and id(node) not in for_types and f"{node.module}.".startswith(PACKAGE):
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str]:
+    """Return a cycle of the graph, or an empty list."""
+    done: set[str] = set()
+
+    def follow(name: str, way: list[str]) -> list[str]:
+        if name in way:
+            return [*way[way.index(name) :], name]
+        if name in done:
+            return []
+        found = next((one for target in sorted(graph[name]) if (one := follow(target, [*way, name]))), [])
+        done.add(name)
+        return found
+
+    return next((one for name in sorted(graph) if (one := follow(name, []))), [])
+
+
+def test_cycles_are_found():
+    assert cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    assert cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+def test_no_file_imports_itself_through_others():
+    names = {f"{PACKAGE}.{'.'.join(path.relative_to(MODULE_UTILS).with_suffix('').parts)}": path for path in SOURCES}
+    graph = {name: runtime_imports(path.read_text(encoding="utf-8")) & {*names} for name, path in names.items()}
+    assert cycle(graph) == []
 
 
 def test_no_package_has_too_many_files():

@@ -201,7 +201,7 @@ def test_a_traceback_has_the_line_of_the_source_file(tmp_path, changed):
 
 def observation(tmp_path, **changes) -> dict:
     """Observe this host with the program."""
-    lists = {name: [] for name in ("services", "files", "packages", "users")}
+    lists = {name: [] for name in ("services", "files", "packages", "package_patterns", "users")}
     options = {**lists, "package_lock_timeout": 0, "cloud_init_timeout": 0, "driver_volume": None, **changes}
     given = {"options": options, "check_mode": True, "facts": ARGUMENTS}
     made = host_program.make("observe.program", given, installed_packages=False, bytecode=False)
