@@ -149,7 +149,7 @@ def runner(
             )
 
         stalls = 0
-        text = f"downloading with {argv[0]} {_verb(argv)}"
+        text = f"downloading {'package lists' if _verb(argv) in _VERBS[argv[0]] else 'packages'}"
         with host_file.shown(root, text) if reports else contextlib.nullcontext():
             (rc, out, err), tries = retries.run(attempt, _problem)
         return rc, out, f"{err.rstrip()}\n{_tried(argv, tries)}" if tries > 1 and _problem((rc, out, err)) else err

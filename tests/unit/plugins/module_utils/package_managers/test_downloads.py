@@ -235,3 +235,28 @@ def test_apt_tries_again_what_can_pass(tmp_path, statuses, rc, tries):
     assert (found, len(pauses) + 1) == (rc, tries)
     assert ("E: Tried 3 times." in err) == (rc != 0 and tries == 3)
     assert handler.asked.count("/repo/./InRelease") == tries
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["apt-get", "update"], "downloading package lists\n"),
+        (["apt-get", "--download-only", "install", "x"], "downloading packages\n"),
+        (["dnf", "makecache"], "downloading package lists\n"),
+    ],
+)
+@pytest.mark.parametrize("reports", [True, False])
+def test_a_download_is_in_the_progress_file_while_it_runs(tmp_path, monkeypatch, argv, text, reports):
+    (tmp_path / "run").mkdir()
+    seen = []
+
+    def watched(*_arguments, **_options):
+        seen.extend(path.read_text() for path in (tmp_path / "run").rglob("progress"))
+        return downloads.WatchedResult(0, "", "")
+
+    monkeypatch.setattr(downloads, "run_watched", watched)
+    monkeypatch.setattr(downloads.process_state, "find", lambda name: f"/bin/{name}")
+    limits = downloads.DownloadLimits(1, 0, "monitoring")
+    downloads.runner(Module(), "apt", limits, str(tmp_path), reports=reports)(argv)
+    assert seen == ([text] if reports else [])
+    assert list((tmp_path / "run").iterdir()) == []
