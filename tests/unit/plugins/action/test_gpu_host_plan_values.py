@@ -100,6 +100,21 @@ def test_every_variable_is_checked_before_the_host_is_contacted(variable):
     assert error in result["msg"]
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"site_drain_adapter": "pbs"},
+        {"site_drain_adapter": "systemd"},
+        {"site_drain_adapter": "slurm", "site_drain_timeout": "soon"},
+    ],
+)
+def test_a_drain_is_checked_before_the_host_is_contacted(given):
+    plugin = Plugin(*PARTS)
+    result = plugin.run(task_vars=given)
+    assert (result["failed"], plugin.calls) == (True, [])
+    assert result["msg"].startswith("site_drain_")
+
+
 def types(value: Any) -> set[type]:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
     return {type(value)}.union(*map(types, inner))
