@@ -15,6 +15,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files,
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmNode
 
 GRES, CGROUP, SLURM = "gres.conf", "cgroup.conf", "slurm.conf"
+# The state of a node whose registration the controller rejected, in scontrol and in sinfo.
+_REJECTED = {"INVALID_REG", "INVAL"}
 # Seconds that slurmd waits for the device nodes at boot.
 _WAIT = 120
 # Units that create device nodes, or change what they are. An ordering after a unit that does not exist has no effect.
@@ -237,14 +239,18 @@ def findings(host: SlurmHost, wanted: str) -> list[str]:
         found.append(host.unanswered)
     if host.node is None:
         return found
-    if gres.parse_gres(host.node.gres) not in (gres.parse_gres(wanted), _untyped(wanted)):
+    way_out = f"Set Gres={wanted} in the node's line of {SLURM} on all nodes, and restart slurmctld."
+    if host.node.states & _REJECTED:
+        # The controller then shows the devices that the node has, and not those of its own slurm.conf.
+        found.append(
+            f"The controller rejected the registration of node {host.node.name} ({shown(host.node.reason)}), usually "
+            f"because {SLURM} has other devices than the node. {way_out}"
+        )
+    elif gres.parse_gres(host.node.gres) not in (gres.parse_gres(wanted), _untyped(wanted)):
         found.append(
             f"The controller has Gres={host.node.gres or '(none)'} for node {host.node.name}, but the node has "
-            f"{wanted or 'no devices'}. Set Gres={wanted} in the node's line of {SLURM} on all nodes, and restart "
-            "slurmctld."
+            f"{wanted or 'no devices'}. {way_out}"
         )
-    if "INVAL" in host.node.states or "INVALID_REG" in host.node.states:
-        found.append(f"The controller rejected the registration of node {host.node.name}: {host.node.reason}.")
     return found
 
 
@@ -269,4 +275,4 @@ def health(host: SlurmHost) -> tuple[list[str], list[str]]:
 def _counts_differ(host: SlurmHost, selected: Sequence[gres.SlurmGres]) -> bool:
     """Return whether the number of devices differs. The types are the administrator's choice."""
     known = sum(gres.parse_gres(host.node.gres).values()) if host.node else 0
-    return known != len(selected) or bool(host.node and host.node.states & {"INVAL", "INVALID_REG"})
+    return known != len(selected) or bool(host.node and host.node.states & _REJECTED)

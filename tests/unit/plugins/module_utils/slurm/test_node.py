@@ -169,7 +169,7 @@ NODE = SlurmNode("n1", frozenset({"IDLE"}), gres="gpu:h100:2(S:0-1)")
         ({"node": dataclasses.replace(NODE, gres="")}, ["Gres=(none)"]),
         (
             {"node": SlurmNode("n1", frozenset({"IDLE", "DRAIN", "INVALID_REG"}), "gres/gpu count", gres="gpu:2")},
-            ["rejected the registration of node n1: gres/gpu count"],
+            ["rejected the registration of node n1 (gres/gpu count), usually because"],
         ),
         ({"node": NODE, "slurm": "GresTypes=gpu\n"}, ["no TaskPlugin=task/cgroup"]),
         ({"node": NODE, "slurm": "TaskPlugin=task/cgroup\n"}, ["no GresTypes=gpu"]),
