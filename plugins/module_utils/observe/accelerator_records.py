@@ -21,6 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import amd_gpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devices
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
@@ -95,7 +96,7 @@ def read(root: str, functions: Iterable[dict], run: Run) -> dict[str, dict[str, 
     for vendor, files in _FILES.items():
         own = [one for one in functions if one["vendor"] == vendor]
         if own:
-            found[vendor] = _record(root, files, [one["address"] for one in own])
+            found[vendor] = _record(root, files, _addresses(root, vendor, own))
             module = _MODULES[vendor]
             found[vendor]["blacklisted_by"] = devices.blacklisted_by(root, module)
             is_bound = all(one["kernel_driver"] for one in own)
@@ -105,6 +106,13 @@ def read(root: str, functions: Iterable[dict], run: Run) -> dict[str, dict[str, 
             is_held = vendor in _WITH_HOLDERS and loaded
             found[vendor]["holders"] = _holders(root, found[vendor]["nodes"]) if is_held else []
     return found
+
+
+def _addresses(root: str, vendor: str, functions: list[dict]) -> list[str]:
+    """Return the PCI addresses to record: also those of graphics that KFD knows, which are no accelerators."""
+    addresses = [one["address"] for one in functions]
+    others = amd_gpus.computing(root) if vendor == "amd" else ()
+    return [*addresses, *(f"{one}.0" for one in others if f"{one}.0" not in addresses)]
 
 
 def specifications(root: str, directories: Iterable[str]) -> list[dict[str, Any]]:

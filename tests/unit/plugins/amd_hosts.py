@@ -26,7 +26,7 @@ def observed(root: str | Path, *, log: str = "", kernel: str = "6.1.0-49-amd64",
     root = str(root)
     (Path(root) / "etc").mkdir(exist_ok=True)
     (Path(root) / "etc/group").write_text(GROUPS, encoding="utf-8")
-    found = accelerators.pick(pci.scan_all(root))
+    found = accelerators.pick(pci.scan_all(root), root)
     records = accelerator_records.read(root, found, lambda argv: (0, log, ""))
     missing = {
         "load_state": "not-found",
