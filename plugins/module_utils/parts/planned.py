@@ -106,6 +106,15 @@ def plan_of(parts: Mapping[str, Part], name: str) -> dict[str, Any]:
     return parts[name].plan if name in parts else {}
 
 
+def interruptions(parts: Mapping[str, Part]) -> list[Disruption]:
+    """Return what the plan of a host interrupts, in the order of the parts, each interruption once.
+
+    Each has its `count` of workloads and their `names`, as far as they are known. Interruptions that a policy or the
+    host forbids are in the list, too: their state is FORBIDDEN.
+    """
+    return list(dict.fromkeys(one for part in parts.values() if part.acts for one in part.disruptions))
+
+
 def package_query(role: str, options: Mapping[str, Any], download_timeout: int) -> dict[str, Any]:
     """Return the options of module package_transaction for a question of a role."""
     return {"record": role, **options, "lock_timeout": LOCK_TIMEOUT, "download_timeout": download_timeout}

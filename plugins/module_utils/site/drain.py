@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import disruptions, owned, variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain, variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import interruptions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import record as workload_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.options import OPTIONS
 
@@ -145,8 +146,6 @@ def of_run(
 ) -> tuple[dict[str, Any] | None, list[str]]:
     """Return the drain of a run for its tasks, and its notes."""
     request = read(values)
-    acting = {name: part for name, part in parts.items() if part.acts}
-    found = [one for part in acting.values() for one in part.disruptions]
-    replaces = any(part.plan.get("installs") for part in acting.values())
-    drain = plan(request, found, files, replaces_driver=replaces)
+    replaces = any(part.plan.get("installs") for part in parts.values() if part.acts)
+    drain = plan(request, interruptions(parts), files, replaces_driver=replaces)
     return (None if drain is None else plain(drain)), notes(request, drain, files)
