@@ -45,6 +45,7 @@ REQUESTS: dict[str, type] = {
     "cuda_toolkit": cuda_request.CudaRequest,
     "gpu_slurm_node": slurm_request.SlurmNodeRequest,
     "gpu_kubernetes_node": kubernetes_request.KubernetesNodeRequest,
+    "gpu_kubernetes_cluster": kubernetes_request.KubernetesClusterRequest,
 }
 # The variables that the roles set for playbooks.
 _OTHER_OUTPUTS = ("cuda_toolkit_report", "gpu_slurm_node_report", "gpu_kubernetes_node_report")

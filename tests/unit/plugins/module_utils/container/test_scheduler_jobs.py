@@ -15,8 +15,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.scheduler_jobs import JobsUnknown
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.container import test_planner
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.container.test_planner import case  # noqa: F401
 
+# The fixture of the planner's tests.
+case = test_planner.case
 NODE = os.uname().nodename.partition(".")[0]
 GRES_CONF = (
     "NodeName={node} Name=gpu Type=a100 File=/dev/nvidia[0-1]\nNodeName={node} Name=gpu Type=t4 File=/dev/nvidia2\n"
@@ -117,14 +118,14 @@ def job_on_first_gpu(inventory):
     return [scheduler_jobs.Holder("7", "slurm", frozenset({inventory.units[0].uuid}), exclusive=True, kind="job")]
 
 
-def test_exclusive_fails_without_an_answer_and_a_shared_gpu_gets_a_warning(case):  # noqa: F811
+def test_exclusive_fails_without_an_answer_and_a_shared_gpu_gets_a_warning(case):
     with pytest.raises(PlanError, match=r"Slurm does not answer\. A job may hold any GPU"):
         case.plan(gpus=1, exclusive=True, jobs=silent)
     plan = case.plan(gpus=1, jobs=silent)
     assert any("Slurm does not answer" in warning for warning in plan["gpu_assignment"]["warnings"])
 
 
-def test_gpus_of_jobs_are_not_assigned(case):  # noqa: F811
+def test_gpus_of_jobs_are_not_assigned(case):
     plan = case.plan(gpus=1, exclusive=True, jobs=job_on_first_gpu)
     assert plan["gpu_assignment"]["uuids"] == [test_planner.UUIDS[1]]
     assert case.plan(gpus=3, jobs=job_on_first_gpu)["gpu_assignment"]["uuids"] == list(test_planner.UUIDS[1:4])

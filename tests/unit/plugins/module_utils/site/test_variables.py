@@ -95,7 +95,10 @@ def test_names_without_the_prefix_of_a_role_are_not_checked(name):
         ("cuda_toolkit_version", "cuda_toolkit", "cuda_toolkit_versions"),
         ("observe_service", "observe", "observe_services"),
         # The prefix of another role.
-        ("nvidia_driver_restart_policy", "nvidia_driver", "container_engine_restart_policy"),
+        (
+            *("nvidia_driver_restart_policy", "nvidia_driver"),
+            "container_engine_restart_policy or gpu_kubernetes_node_restart_policy",
+        ),
         ("container_engine_reboot_policy", "container_engine", "nvidia_driver_reboot_policy"),
         ("container_engine_minimum_verison", "container_engine", "container_engine_minimum_version"),
         ("nvidia_persistenced_module_optons", "nvidia_persistenced", "nvidia_driver_module_options"),
