@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import typing as t
 from pathlib import Path
@@ -12,30 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.filter import (
-    aws_internal,
-    benchmark_internal,
-    cuda_internal,
-    driver_internal,
-    engine_internal,
-    fleet_internal,
-    site_internal,
-    toolkit_internal,
-    user_data_internal,
-)
+from ansible_collections.gpufleet.hosts.plugins.filter import site_internal
 
-FOLDER = Path(cuda_internal.__file__).parent
-MODULES = (
-    aws_internal,
-    benchmark_internal,
-    cuda_internal,
-    driver_internal,
-    engine_internal,
-    fleet_internal,
-    site_internal,
-    toolkit_internal,
-    user_data_internal,
-)
+FOLDER = Path(site_internal.__file__).parent
+PACKAGE = site_internal.__name__.rpartition(".")[0]
+MODULES = [importlib.import_module(f"{PACKAGE}.{path.stem}") for path in sorted(FOLDER.glob("*_internal.py"))]
 FILTERS = {name: function for module in MODULES for name, function in module.FilterModule().filters().items()}
 
 
