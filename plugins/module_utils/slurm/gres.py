@@ -88,7 +88,9 @@ def _files(device: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _gres(device: Mapping[str, Any], types: Mapping[str, str] | None) -> SlurmGres:
-    kind = models.type_of(device["model"] or device["generation"], types)
+    # Gaudi's model is the number of the card.
+    names = ("generation", "model") if device["vendor"] == schema.GAUDI else ("model", "generation")
+    kind = models.type_of(device[names[0]] or device[names[1]], types)
     partition = device["partition"]
     if partition["parent"] is not None and partition["mode"]:
         kind = models.partition_type(kind, partition["mode"])

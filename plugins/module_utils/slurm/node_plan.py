@@ -101,7 +101,7 @@ def plan(host: SlurmHost, request: SlurmRequest) -> SlurmNodePlan:
     if result.restart:
         result.changes.append("restart slurmd.service")
     if request.present:
-        result.findings = findings(host, result.node_gres)
+        result.findings = findings(host, result.node_gres, constrains=request.constrain_devices)
     return result
 
 
@@ -168,7 +168,7 @@ def _plan_cgroup(host: SlurmHost, request: SlurmRequest, result: SlurmNodePlan) 
         if value != "yes":
             result.problems.append(
                 f"{host.directory}/{CGROUP} sets ConstrainDevices={value}, so a job could use the GPUs of other jobs. "
-                "Remove the line, or set constrain_devices to false."
+                "Remove the line, or set gpu_slurm_node_constrain_devices to false."
             )
             return
         wanted = []
@@ -223,12 +223,12 @@ def drop_in(selected: Sequence[gres.SlurmGres]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def findings(host: SlurmHost, wanted: str) -> list[str]:
+def findings(host: SlurmHost, wanted: str, *, constrains: bool = True) -> list[str]:
     """Return what is wrong with the node in the controller's view, and with the settings that only it can change."""
     found = []
     settings = {key: value for line in files.parse(host.texts.get(SLURM) or "") for key, value in line.options.items()}
     if host.texts.get(SLURM) is not None and wanted:
-        if "task/cgroup" not in settings.get("taskplugin", ""):
+        if constrains and "task/cgroup" not in settings.get("taskplugin", ""):
             found.append(
                 f"{SLURM} has no TaskPlugin=task/cgroup, so ConstrainDevices has no effect, and jobs can use GPUs of "
                 "other jobs."

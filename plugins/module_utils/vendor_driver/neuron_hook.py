@@ -66,7 +66,7 @@ def plan(host: Host, request: NeuronDriverRequest) -> NeuronHook:
     found = _definition(observed_files.content(host, owned.NEURON_HOOK_CONFIG))
     if isinstance(found, str):
         result.problems.append(
-            f"{found} Nothing was changed. Set {ROLE}_oci_hook to false: containers need only nodes."
+            f"{found} {DEFAULT_PATH} was not changed. Set {ROLE}_oci_hook to false: containers need only nodes."
         )
         return result
     wanted: dict[str, Any] = {"runtimes": {RUNTIME: found}}

@@ -197,7 +197,10 @@ CASES = {
         "gpu:trainium2:16",
     ),
     "Gaudi": (
-        [other("gaudi", "Gaudi3", number, f"/dev/accel/accel{number}") for number in range(8)],
+        [
+            {**other("gaudi", "HL-325L", number, f"/dev/accel/accel{number}"), "generation": "Gaudi3"}
+            for number in range(8)
+        ],
         ["NodeName=gpu-1 Name=gpu Type=gaudi3 File=/dev/accel/accel[0-7] Flags=no_gpu_env"],
         "gpu:gaudi3:8",
     ),

@@ -182,6 +182,11 @@ def test_what_is_wrong_in_the_view_of_the_controller(values, expected):
     assert all(text in one for text, one in zip(expected, found, strict=True))
 
 
+def test_cluster_that_does_not_constrain_devices_needs_no_plugin_for_it():
+    request = dataclasses.replace(PRESENT, constrain_devices=False)
+    assert node_plan.plan(host(node=NODE, slurm="GresTypes=gpu\n"), request).findings == []
+
+
 @pytest.mark.parametrize(
     ("values", "problems", "notes"),
     [

@@ -334,7 +334,7 @@ def test_only_the_key_of_the_runtime_is_merged(tmp_path, default):
 def test_another_file_of_the_package_is_an_error(tmp_path, text, message):
     result = planned(with_hook(tmp_path, text), oci_hook=True)
     assert message in result.problems[0]
-    assert "Nothing was changed" in result.problems[0]
+    assert "daemon.json was not changed" in result.problems[0]
 
 
 def test_amazon_linux_has_no_hook(tmp_path):
