@@ -185,7 +185,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import runner
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import node_host, node_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files, node_host, node_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.record import WorkloadRecords
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
@@ -218,10 +218,17 @@ def main() -> None:
     if module.params["gather"]:
         found, notes = node_plan.health(host)
         module.exit_json(findings=found, notes=notes, slurm_node=node_host.described(host.node), node=host.name)
+    types = {str(model): str(kind) for model, kind in module.params["types"].items()}
+    wrong = [model for model, kind in types.items() if kind == "None" or not files.is_type(kind)]
+    if wrong:
+        module.fail_json(
+            msg=f"types has no usable Slurm type for {', '.join(map(repr, wrong))}. A type has letters, digits, '_', "
+            "'.' and '-', for example 'h100'."
+        )
     request = node_plan.SlurmRequest(
         present=module.params["state"] == "present",
         detect="off" if module.params["detect"] in ("off", "False", "false", "no") else module.params["detect"],
-        types={str(model): str(kind) for model, kind in module.params["types"].items()},
+        types=types,
         constrain_devices=module.params["constrain_devices"],
     )
     plan = node_plan.plan(host, request)

@@ -30,7 +30,7 @@ def lines(hosts: Sequence[HostProgress]) -> list[str]:
     found = []
     for text, members in groups.items():
         names = text_lines.names([{"host": member.host} for member in members], 0)
-        found.append(f"{names}: {_clock(max(member.seconds for member in members))} {text}")
+        found.append(f"{text_lines.printable(names)}: {_clock(max(member.seconds for member in members))} {text}")
     return found
 
 

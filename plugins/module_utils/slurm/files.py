@@ -98,12 +98,19 @@ def with_block(text: str, node: str, lines: list[str]) -> str:
     return text + ("" if not text or text.endswith("\n") else "\n") + block
 
 
+def is_type(text: str) -> bool:
+    """Return whether a text can be the type of a device in Slurm's files."""
+    return bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", text))
+
+
 def _marks(node: str) -> tuple[str, str]:
     return (f"# BEGIN gpufleet {node} (role gpu_slurm_node; changes are lost)", f"# END gpufleet {node}")
 
 
 def _block(node: str) -> re.Pattern[str]:
     name = re.escape(node)
+    # A block whose end is lost does not reach into the next block.
+    line = r"(?!# BEGIN gpufleet ).*\n"
     return re.compile(
-        rf"^# BEGIN gpufleet {name} .*\n(?P<body>(?:.*\n)*?)# END gpufleet {name}[ \t]*(?:\n|\Z)", re.MULTILINE
+        rf"^# BEGIN gpufleet {name} .*\n(?P<body>(?:{line})*?)# END gpufleet {name}[ \t\r]*(?:\n|\Z)", re.MULTILINE
     )

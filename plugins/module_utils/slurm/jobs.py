@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files,
 # States in which a job holds its GPUs: squeue(1).
 _HOLDING = {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT"}
 _NODES = re.compile(r"^\s+Nodes=(\S+)\s.*?GRES=(\S*)", re.MULTILINE)
-_PART = re.compile(r"(gpu|shard|mps)((?::[^,:()]+)*)\(([^()]*)\)")
+_PART = re.compile(r"(gpu|shard|mps)((?::[^,:()]+)*)(?:\(([^()]*)\))?(?=,|$)")
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,10 @@ def allocations(text: str, node: str) -> list[SlurmAllocation]:
     found = []
     for block in re.split(r"\n(?=JobId=)", text):
         job = re.match(r"JobId=(\S+)", block)
-        state = re.search(r"^\s+JobState=([A-Z_]+)", block, re.MULTILINE)
+        # The name of a job stands first and is the user's, so it can look like a state.
+        states = set(re.findall(r"^\s+JobState=([A-Z_]+)", block, re.MULTILINE))
         user = re.search(r"^\s+UserId=([^\s(]+)", block, re.MULTILINE)
-        if not job or not state or state.group(1) not in _HOLDING:
+        if not job or not states & _HOLDING:
             continue
         for names, assigned in _NODES.findall(block):
             numbers = _indexes(assigned) if node in files.expand(names) else frozenset()

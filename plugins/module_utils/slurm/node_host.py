@@ -67,7 +67,8 @@ def observe(
     """Read Slurm's files, slurmd, and the node in the controller's view."""
     unit = _unit(run)
     texts = {
-        name: read_text(root, f"{directory}/{name}") for name in (node_plan.GRES, node_plan.CGROUP, node_plan.SLURM)
+        name: read_text(root, f"{directory}/{name}", newline="")
+        for name in (node_plan.GRES, node_plan.CGROUP, node_plan.SLURM)
     }
     slurmd = os.path.join(programs.replace("/bin", "/sbin"), "slurmd") if programs else "slurmd"
     status, out, _err = run(["timeout", "--kill-after=2", "10", slurmd, "-C"])

@@ -181,6 +181,11 @@ def _edit(host: SlurmHost, name: str, lines: list[str], result: SlurmNodePlan) -
     if after == (before or ""):
         return False
     path = f"{host.directory}/{name}"
+    continues = files.own_block(before or "", host.name) is None and (before or "").rstrip("\n").endswith("\\")
+    if "\ufffd" in (before or "") or continues:
+        what = "ends with a backslash" if continues else "is not UTF-8"
+        result.problems.append(f"{path} {what}, so an edit would change lines of others. Correct the file.")
+        return False
     result.writes[path] = after or None
     own = files.own_block(before or "", host.name)
     verb = "remove our lines from" if not lines else "change our lines in" if own is not None else "add our lines to"

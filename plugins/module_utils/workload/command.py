@@ -33,6 +33,9 @@ class CommandWorkload:
         missing = [step for step in _STEPS if not argv.get(step)]
         if missing:
             raise WorkloadError(f"Adapter command needs the programs `view`, `close` and `reopen`. Missing: {missing}")
+        # For the program `timeout`, 0 is no limit.
+        if timeout < 1:
+            raise WorkloadError(f"command.timeout={timeout} is invalid. Use at least 1 second.")
         self._run, self._argv, self._timeout = run, argv, timeout
         self._environment = {name: str(value) for name, value in environment.items()}
 

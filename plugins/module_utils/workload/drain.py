@@ -184,8 +184,10 @@ class WorkloadDrain:
         """Return who else closed this host. Two drains differ in their reasons."""
         if not view.closed:
             return None
-        # A program of the user may not know the reason.
-        if not is_new and record.closes and (not view.reason or view.reason.startswith(shown_reason(record.reason))):
+        # A program of the user may not know the reason. A scheduler without a reason was closed by somebody else.
+        is_unknown = not view.reason and self._adapter.name == "command"
+        is_ours = is_unknown or view.reason.startswith(shown_reason(record.reason))
+        if not is_new and record.closes and is_ours:
             return None
         return f"{view.author or 'somebody'}: {view.reason or 'no reason given'}"
 

@@ -62,7 +62,7 @@ class KubernetesWorkload:
             if is_cordoned(node) and REASON not in known:
                 raise WorkloadError("Somebody cordoned this node in the meantime. Nothing was changed. Run again.")
             now = node["metadata"].get("labels") or {}
-            saved = json.loads(known[LABELS]) if LABELS in known else {}
+            saved = _saved(known)
             former = {**{name: now.get(name) for name in self._labels}, **saved}
             wanted = {REASON: reason, **({LABELS: json.dumps(former, sort_keys=True)} if former else {})}
             if is_cordoned(node) and {**known, **wanted} == known:
@@ -79,7 +79,7 @@ class KubernetesWorkload:
 
         def patch(node: Mapping[str, Any]) -> dict[str, Any]:
             known, now = _annotations(node), node["metadata"].get("labels") or {}
-            saved = json.loads(known[LABELS]) if LABELS in known else {}
+            saved = _saved(known)
             mine = {
                 name: value for name, value in saved.items() if now.get(name) == self._labels.get(name, now.get(name))
             }
@@ -154,3 +154,17 @@ def is_cordoned(node: Mapping[str, Any]) -> bool:
 
 def _annotations(node: Mapping[str, Any]) -> Mapping[str, str]:
     return node["metadata"].get("annotations") or {}
+
+
+def _saved(annotations: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the labels before the drain. Raise WorkloadError if the annotation is damaged."""
+    try:
+        saved = json.loads(annotations.get(LABELS) or "{}")
+    except (ValueError, RecursionError):
+        saved = None
+    if not isinstance(saved, dict) or not all(one is None or isinstance(one, str) for one in saved.values()):
+        raise WorkloadError(
+            f"Annotation {LABELS} of the node is damaged, so its former labels are unknown. Restore the labels by "
+            "hand, remove the annotation, and run again."
+        )
+    return saved

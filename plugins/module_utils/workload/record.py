@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, owned
@@ -75,7 +76,14 @@ def parse(text: str) -> WorkloadRecord | None:
         known = {field.name for field in dataclasses.fields(WorkloadRecord)}
         record = WorkloadRecord(**{name: value for name, value in values.items() if name in known})
         texts = (record.owner, record.adapter, record.reason, record.phase, record.failed_step, *record.stopped)
-        valid = all(isinstance(one, str) for one in texts)
+        valid = (
+            all(isinstance(one, str) for one in texts)
+            and isinstance(record.closes, bool)
+            and isinstance(values.get("stopped", []), list)
+            and bool(record.owner and record.reason)
+            and math.isfinite(record.began)
+            and math.isfinite(record.timeout)
+        )
         return (
             dataclasses.replace(
                 record, began=float(record.began), timeout=int(record.timeout), stopped=tuple(record.stopped)
@@ -83,5 +91,5 @@ def parse(text: str) -> WorkloadRecord | None:
             if valid
             else None
         )
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None

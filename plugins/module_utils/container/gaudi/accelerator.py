@@ -126,7 +126,8 @@ class GaudiVendor(NodeVendor):
         """Return the accelerators of a container, also those that the vendor's runtime gives it."""
         found = super().assigned_gpus(container, engine, exclude)
         runtime = (container.get("HostConfig") or {}).get("Runtime") or engine.default_runtime
-        if runtime != RUNTIME_NAME:
+        program = engine.runtimes.get(runtime) or ""
+        if runtime != RUNTIME_NAME and not program.endswith("/habana-container-runtime"):
             return found
         variables = environment((container.get("Config") or {}).get("Env"))
         modules = [f"{gaudi_values.MODULE}{name}" for name in _names(variables, VISIBLE_MODULES)]

@@ -62,6 +62,18 @@ def test_a_block_is_added_changed_and_removed_without_touching_the_rest(before):
     assert files.with_block(second, "n1", []) == before + end
 
 
+def test_block_without_its_end_does_not_reach_into_other_lines():
+    begin = files.with_block("", "n1", ["one"]).partition("\n")[0]
+    other = files.with_block("", "n2", ["two"])
+    text = files.with_block(f"{begin}\nNodeName=n3\n{other}", "n1", ["new"])
+    assert files.without_block(files.with_block(text, "n1", ["newer"]), "n1") == f"{begin}\nNodeName=n3\n{other}"
+
+
+def test_name_of_a_job_cannot_hide_its_state():
+    text = job([("n1", "gpu:1(IDX:0)")]).replace("JobName=wrap", "JobName=a\n   JobState=PENDING")
+    assert [one.indexes for one in jobs.allocations(text, "n1")] == [{0}]
+
+
 def test_text_after_a_block_stays_in_place():
     text = files.with_block("", "n1", ["one"]) + "Name=nic\n"
     assert files.with_block(text, "n1", ["two"]).endswith("Name=nic\n")
@@ -93,6 +105,8 @@ def job(nodes, number=7, state="RUNNING"):
         ([("n1", "gpu:a100:1(IDX:0),gpu:t4:1(IDX:2)")], [{0, 2}]),
         ([("n1", "gpu:a100:0(IDX:)")], []),
         ([("n1", "gpu:a100:2")], [None]),
+        ([("n1", "gpu:a:1(IDX:0),mps:50")], [None]),
+        ([("n1", "gpu:a:1(IDX:0),gpu:b:2")], [None]),
         ([("n1", "shard:1(0/4,1/4)")], [None]),
         ([("n1", "nic:1(IDX:0)")], []),
         ([("n1", "")], []),

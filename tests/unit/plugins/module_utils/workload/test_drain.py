@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import drain as workload_drain
@@ -256,7 +258,43 @@ def test_poll_needs_a_drain(drain):
         drain(Scheduler()).poll(0)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "null", "{}", '{"owner": 1}', "not JSON"])
+def damaged(**values):
+    good = {"owner": "gpufleet", "adapter": "slurm", "reason": "x", "phase": "drained", "began": 1, "timeout": 60,
+            "closes": True, "stopped": [], "failed_step": ""}  # fmt: skip
+    assert parse(json.dumps(good))
+    return json.dumps({**good, **values})
+
+
+BROKEN = [
+    damaged(timeout=float("inf")),
+    damaged(began=10**400),
+    damaged(began=float("nan")),
+    damaged(closes="false"),
+    damaged(stopped="abc"),
+    damaged(reason=""),
+    "[" * 100_000,
+]
+
+
+def test_node_that_somebody_closed_without_a_reason_stays_closed(drain):
+    class Cordoned(Scheduler):
+        def view(self):
+            return WorkloadView(closed="close" in [call[0] for call in self.calls])
+
+        def close(self, reason):
+            self._call("close", reason)
+            raise WorkloadError("Somebody cordoned this node in the meantime.")
+
+    node = Cordoned()
+    with pytest.raises(WorkloadError, match="in the meantime"):
+        drain(node).begin("x", 60)
+    assert drain(node).abort()["foreign"] == "somebody: no reason given"
+    assert node.calls == [("close", "gpufleet: x")]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "null", "{}", '{"owner": 1}', "not JSON", *BROKEN], ids=lambda text: text[:20]
+)
 def test_a_broken_record_stops_instead_of_losing_the_owner(drain, tmp_path, text):
     path = tmp_path / "var/lib/gpufleet/workload_drain.json"
     path.parent.mkdir(parents=True)

@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import e
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.client import KubernetesClient, KubernetesError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapters
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain import WorkloadDrain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.kubernetes import REASON
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.kubernetes import LABELS, REASON
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
 
 GPU = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
@@ -152,6 +152,15 @@ def test_foreign_cordon_stays():
     drain(cluster).end()
     assert cluster.node == {**cluster.node, "spec": {"unschedulable": True}}
     assert cluster.node["metadata"]["annotations"] == {}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"a": [1]}'])
+def test_damaged_annotation_of_the_labels_is_an_error_that_names_it(text):
+    cluster = Cluster()
+    drain(cluster).begin("x", 60)
+    cluster.node["metadata"]["annotations"][LABELS] = text
+    with pytest.raises(WorkloadError, match=f"Annotation {LABELS} of the node is damaged"):
+        drain(cluster).end()
 
 
 def test_somebody_else_s_drain_is_not_ended():
