@@ -131,10 +131,8 @@ class ActionModule(ActionBase):
         values = self._variables(selected, names.errors)
         host = self._observe(values, selected)
         notes = self._check_boot(host, options)
-        adopted = None
-        if options["adopt"]:
-            adopted = self._adopt(host, values, options)
-            selected = adopted.parts
+        adopted = self._adopt(host, values, options) if options["adopt"] else None
+        selected = adopted.parts if adopted else selected
         # If nothing acts, fails or asks with the facts of the observation's program, this plan is final.
         parts = self._parts(host, values, selected, facts=self._facts)
         final = self._facts is not None and site_plan.needs_facts(host, values, parts)
@@ -164,7 +162,10 @@ class ActionModule(ActionBase):
             facts = self._gpu_facts(host)
             parts = parts if final else self._parts(host, values, selected, facts=facts)
         notes = [*notes, *site_report.leftover_notes(host, parts)]
-        drain, drain_notes = site_drain.of_run(drain_values, parts, host["files"])
+        try:
+            drain, drain_notes = site_drain.of_run(drain_values, parts, host["files"])
+        except VariableError as error:
+            raise Failure(str(error)) from error
         self._fail_if_impossible(host, parts, options, notes)
         result = {
             "changed": False,
@@ -284,10 +285,8 @@ class ActionModule(ActionBase):
         for role, request in registry.REQUESTS.items():
             if role not in needed:
                 continue
-            names = {name: f"{role}_{name}" for name in variables.table(request)}
-            found[role] = {
-                name: self._value(variable) for name, variable in names.items() if variable in self._task_vars
-            }
+            given = {name: f"{role}_{name}" for name in variables.table(request) if f"{role}_{name}" in self._task_vars}
+            found[role] = {name: self._value(variable) for name, variable in given.items()}
             errors = [*errors, *site_variables.unset(role, found[role])]
             try:
                 checked = _read(role, found[role])

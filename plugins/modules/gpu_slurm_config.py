@@ -252,7 +252,7 @@ def main() -> None:
         skipped=plan.skipped,
         findings=plan.findings,
         slurm_node=node_host.described(host.node),
-        is_registered=host.node is None or not host.node.is_silent,
+        is_registered=host.unanswered is None and (host.node is None or not host.node.is_silent),
         drain_owner=record.owner if record else None,
         diff=node_host.diff(plan, host),
     )

@@ -110,6 +110,12 @@ def plan(
     is_ours = kept is not None and (kept.owner, kept.adapter) == (request.owner, request.adapter)
     if not kinds and not is_ours:
         return None
+    # The record of this adapter is on the node. Its copy on the host would replace the record of another adapter.
+    if request.adapter == KUBERNETES and kept is not None and not is_ours:
+        raise VariableError(
+            f"{kept.owner} drained this host with adapter {kept.adapter}, and that drain has not ended. End it first: "
+            f"set {PREFIX}_adapter and {PREFIX}_owner to these values, or run the role of that name, and run again."
+        )
     reason = ", ".join(dict.fromkeys(kinds)) or "maintenance"
     return SiteDrain(
         request.adapter, request.owner, reason, request.timeout, begins=bool(kinds), delegate=request.delegate

@@ -126,3 +126,11 @@ def test_kubernetes_is_drained_from_a_delegate_and_another_adapter_is_not():
         VariableError, match="site_drain_delegate is localhost, but adapter slurm drains the host itself"
     ):
         drain.read({**SLURM, "delegate": "localhost"})
+
+
+def test_kubernetes_does_not_replace_the_record_of_another_drain():
+    values = {"adapter": "kubernetes", "delegate": "localhost"}
+    with pytest.raises(VariableError, match="drained this host with adapter docker, and that drain has not ended"):
+        drain.of_run(values, {"a": part(RELOAD)}, left(adapter="docker"))
+    # A run without changes does not touch it.
+    assert drain.of_run(values, {}, left(adapter="docker"))[0] is None
