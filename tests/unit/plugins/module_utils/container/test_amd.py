@@ -288,7 +288,11 @@ def test_usage_shows_the_holders(host):
         ("docker", {}, (None, None)),
         ("rootless", {}, (["keep-groups"], None)),
         ("rootless", {"user": "1000"}, (["keep-groups"], None)),
-        ("rootless of a stranger", {}, (None, "the user of rootless podman is not in all groups of the device nodes")),
+        (
+            "rootless podman of another user",
+            {},
+            (None, "the user of rootless podman is not in all groups of the device nodes"),
+        ),
         ("rootless", {"engine_options": {"group_add": ["5"]}}, (["5"], "cannot be combined with keep-groups")),
     ],
 )

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The releases of a cluster, and what of the cluster speaks against them."""
+"""The releases of a cluster, and what in the cluster conflicts with them."""
 
 from __future__ import annotations
 
