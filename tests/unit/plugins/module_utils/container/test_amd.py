@@ -289,7 +289,7 @@ def test_usage_shows_the_holders(host):
         ("rootless", {}, (["keep-groups"], None)),
         ("rootless", {"user": "1000"}, (["keep-groups"], None)),
         (
-            "rootless podman of another user",
+            "rootless of another user",
             {},
             (None, "the user of rootless podman is not in all groups of the device nodes"),
         ),
@@ -300,7 +300,7 @@ def test_the_groups_of_the_nodes_are_those_of_the_host(host, monkeypatch, engine
     for node in ("kfd", "dri/renderD128", "dri/card1"):
         os.chmod(host.root / "dev" / node, 0o660)
     groups, warning = expected
-    gid, is_member = os.stat(host.root / "dev/kfd").st_gid, "stranger" not in engine
+    gid, is_member = os.stat(host.root / "dev/kfd").st_gid, "another user" not in engine
     engine = engine.partition(" ")[0]
     monkeypatch.setattr(os, "getgroups", lambda: [gid] if is_member else [])
     monkeypatch.setattr(os, "getegid", lambda: gid if is_member else 77)
