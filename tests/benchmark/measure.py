@@ -150,14 +150,16 @@ def traffic(before: dict[str, dict[str, int]], after: dict[str, dict[str, int]])
     }
 
 
-def counts(inventory: Sequence[str], hosts: str, limit: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Count module executions, task results and network traffic of site.yml and the baseline on each converged host."""
+def counts(
+    inventory: Sequence[str], hosts: str, arguments: Sequence[str], playbooks: Iterable[str] = ("site", "baseline")
+) -> dict[str, dict[str, Any]]:
+    """Count module executions, task results and network traffic of the playbooks on each converged host."""
     found = {}
-    for name in ("site", "baseline"):
+    for name in playbooks:
         with tempfile.TemporaryDirectory() as directory:
             calls = Path(directory) / "calls.jsonl"
             before = network(inventory, hosts)
-            unchanged(PLAYBOOKS[name], *inventory, *limit, calls=calls)
+            unchanged(PLAYBOOKS[name], *inventory, *arguments, calls=calls)
             sent = traffic(before, network(inventory, hosts))
             entries = [json.loads(line) for line in calls.read_text(encoding="utf-8").splitlines()]
         found[name] = {host: {**taken, "network": sent.get(host)} for host, taken in counted(entries).items()}

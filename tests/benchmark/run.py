@@ -21,6 +21,8 @@ import report
 
 INVENTORIES = (measure.ROOT / "tests/sandbox/inventory.yml", measure.HERE / "ssh.yml")
 PARTS = ("counts", "times", "scale", "gpu")
+# Only on request: the counts of site.yml alone, on any converged hosts, for example those of a scenario.
+SITE = "site"
 SIZES = (1, 2, 5, report.SMALL_FLEET, 25, report.LARGE_FLEET, measure.HUGE_FLEET)
 
 
@@ -28,7 +30,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inventory", action="append", help="path of an inventory; can be repeated")
     parser.add_argument("--limit", help="limit counts and times to these hosts, like in ansible-playbook")
-    parser.add_argument("--only", action="append", choices=PARTS, help="measure only this part; can be repeated")
+    parser.add_argument("--only", action="append", choices=(*PARTS, SITE), help="measure only this; can be repeated")
+    parser.add_argument("--extra-vars", "-e", action="append", default=[], help="like in ansible-playbook")
     parser.add_argument("--repeats", type=int, default=5, help="number of timed runs of each playbook (default: 5)")
     parser.add_argument("--scale-host", default="sim-a100", help="the converged host that is listed under many names")
     parser.add_argument("--scale-repeats", type=int, default=3, help="number of timed runs of each size below 1,000")
@@ -41,14 +44,18 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     """Run the selected measurements in their order."""
     parts = options.only or PARTS
     inventory = [word for path in options.inventory or INVENTORIES for word in ("-i", str(path))]
-    limit = ["--limit", options.limit] if options.limit else []
+    more = ["--limit", options.limit] if options.limit else []
+    more += [word for text in options.extra_vars for word in ("--extra-vars", text)]
+    hosts = options.limit or "gpu_hosts"
     found: dict[str, Any] = {"cores": os.cpu_count(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
     if "counts" in parts or "times" in parts:
-        measure.prepare(*inventory, *limit)
+        measure.prepare(*inventory, *more)
     if "counts" in parts:
-        found["counts"] = measure.counts(inventory, options.limit or "gpu_hosts", limit)
+        found["counts"] = measure.counts(inventory, hosts, more)
+    if SITE in parts:
+        found["counts"] = measure.counts(inventory, hosts, more, [SITE])
     if "times" in parts:
-        found["times"] = report.times(measure.times([*inventory, *limit], options.repeats))
+        found["times"] = report.times(measure.times([*inventory, *more], options.repeats))
     if "scale" in parts:
         what = f"{options.scale_host} under many names, {measure.FORKS} forks, {os.cpu_count()} cores"
         runs = measure.scale(inventory, options.scale_host, sorted(options.sizes), options.scale_repeats)

@@ -111,6 +111,18 @@ def test_counts_of_a_converged_run(benchmark, answers, status, message):
     assert written["counts"]["baseline"]["sim"]["results"] == {"ok": 30}
 
 
+def test_counts_of_site_alone_on_hosts_that_other_variables_configured(benchmark):
+    answers = {"playbooks": {"entries": entries(1, ["ok"] * 4)}, "baseline": {"error": "no NVIDIA driver"}}
+    done, written = benchmark(answers, "--only", "site", "--extra-vars", "gaudi_driver_version=1.23.0")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert (set(written["counts"]), written["counts"]["site"]["sim"]["calls"]) == ({"site"}, 1)
+    # The hosts must be converged already.
+    done, _written = benchmark({"playbooks": {"changed": 1}}, "--only", "site")
+    assert (done.returncode, "site.yml changed sim" in done.stderr) == (2, True)
+    done, _written = benchmark({"playbooks": {"entries": entries(2, ["ok"] * 4)}}, "--only", "site")
+    assert (done.returncode, done.stderr) == (1, "bench: limit exceeded: sim: module calls: 2 (limit: 1)\n")
+
+
 def test_times_contain_the_cpu_time_per_host(benchmark):
     answers = {"playbooks": {"cpu": 0.4, "hosts": ["one", "two"]}, "baseline": {"hosts": ["one", "two"]}}
     done, written = benchmark(answers, "--only", "times")
