@@ -92,8 +92,8 @@ ENGINE_USERS = f"{STATE_DIRECTORY}/container_engine_users.json"
 # Role nvidia_container_toolkit: the keys that the role set in the toolkit's config.toml, with the lines that they
 # replaced.
 CONTAINER_TOOLKIT_CONFIG_RECORD = f"{STATE_DIRECTORY}/nvidia_container_toolkit_config.json"
-# Role nvidia_container_toolkit: the keys that the role set in containerd's config.toml, in the same form.
-CONTAINERD_CONFIG_RECORD = f"{STATE_DIRECTORY}/nvidia_container_toolkit_containerd.json"
+# The keys that roles set in containerd's config.toml, in the same form.
+CONTAINERD_CONFIG_RECORD = f"{STATE_DIRECTORY}/containerd_config.json"
 # Role nvidia_container_toolkit: what the migration from nvidia-docker must not lose. Only root can read it.
 MIGRATION = f"{STATE_DIRECTORY}/migration"
 MIGRATION_DAEMON_JSON = f"{MIGRATION}/daemon.json"
@@ -239,6 +239,10 @@ CDI_REFRESH_DROP_IN = "/etc/systemd/system/nvidia-cdi-refresh.service.d/gpufleet
 # The runtime in containerd and CRI-O. CRI-O reads only this directory.
 CONTAINERD_DROP_IN = "/etc/containerd/conf.d/99-gpufleet-nvidia.toml"
 CRIO_DROP_IN = "/etc/crio/crio.conf.d/99-gpufleet-nvidia.toml"
+# Role gaudi_driver: the vendor's runtime there.
+GAUDI_CONTAINERD_DROP_IN = "/etc/containerd/conf.d/99-gpufleet-gaudi.toml"
+GAUDI_CRIO_DROP_IN = "/etc/crio/crio.conf.d/99-gpufleet-gaudi.toml"
+CONTAINERD_DROP_INS = (CONTAINERD_DROP_IN, GAUDI_CONTAINERD_DROP_IN)
 K0S_DROP_IN = "/etc/k0s/containerd.d/99-gpufleet-nvidia.toml"
 K3S_SETTINGS = "/etc/rancher/k3s/config.yaml.d/99-gpufleet.yaml"
 RKE2_SETTINGS = "/etc/rancher/rke2/config.yaml.d/99-gpufleet.yaml"
@@ -247,9 +251,9 @@ WRAPPER = "/usr/local/bin/nvidia-docker"
 WRAPPER_MARK = "# Written by role gpufleet.hosts.nvidia_container_toolkit. Changes in this file are lost."
 # The start time of the Docker that must restart: it searches for the toolkit's hook only when it starts.
 CONTAINER_TOOLKIT_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_container_toolkit_restart"
-# The start time of the containerd or the CRI-O that must restart to read the files of the role.
-CONTAINERD_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_container_toolkit_containerd"
-CRIO_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_container_toolkit_crio"
+# The start time of the containerd or the CRI-O that must restart to read the files of a role.
+CONTAINERD_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/containerd_restart"
+CRIO_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/crio_restart"
 
 # --- driver, written by role nvidia_driver ---
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan the files that register NVIDIA's runtime in containerd and CRI-O, and their removal. Pure functions.
+"""Plan the files that register a vendor's runtime in containerd and CRI-O, and their removal. Pure functions.
 
 This file is private to the collection: it may change in any release.
 """
@@ -26,7 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     registered_runtimes,
     toml_text,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import ROOT_FILE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import NVIDIA, ROOT_FILE, CriRuntime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
 if t.TYPE_CHECKING:
@@ -77,7 +77,14 @@ class CriPlan:
     disruptions: list[Disruption] = dataclasses.field(default_factory=list)
 
 
-def plan(host: Host, engines: t.Mapping[str, str | None], *, default_runtime: bool, restart_policy: str) -> CriPlan:
+def plan(
+    host: Host,
+    engines: t.Mapping[str, str | None],
+    runtime: CriRuntime = NVIDIA,
+    *,
+    default_runtime: bool,
+    restart_policy: str,
+) -> CriPlan:
     """Return the registration. `engines`: the versions of the engines that are installed or will be.
 
     Docker's containerd does not need the runtime. Its CRI is only for Kubernetes.
@@ -89,17 +96,18 @@ def plan(host: Host, engines: t.Mapping[str, str | None], *, default_runtime: bo
     for name in used:
         version = engines[name] or ""
         if not host["engines"][name]["package"] and version == "" and has_unpackaged_containerd(host):
-            result.reasons.append(_unpackaged(host))
+            result.reasons.append(_unpackaged(host, runtime))
         elif not host["engines"][name]["package"]:
             result.later = True
-            result.changes.append(f"register runtime nvidia in {name} after it is installed")
+            result.changes.append(f"register runtime {runtime.name} in {name} after it is installed")
         elif name == "containerd":
-            _containerd(result, host, version, default_runtime=default_runtime, restart_policy=restart_policy)
+            _containerd(result, host, version, runtime, default_runtime=default_runtime, restart_policy=restart_policy)
         else:
-            _crio(result, host, version, default_runtime=default_runtime, restart_policy=restart_policy)
+            _crio(result, host, version, runtime, default_runtime=default_runtime, restart_policy=restart_policy)
+    leftovers = cri_runtime.LEFTOVERS if runtime == NVIDIA else ()
     result.reasons += [
         f"{path} is a drop-in of nvidia-ctk that no engine reads. Remove it."
-        for path in cri_runtime.LEFTOVERS
+        for path in leftovers
         if path in host["cri_files"]["others"] and path not in host["cri_files"]["containerd"]
     ]
     return result
@@ -121,7 +129,7 @@ def _existing(host: Host) -> list[str]:
     return [path for path in host["cri_files"]["others"] if path not in left]
 
 
-def _unpackaged(host: Host) -> str:
+def _unpackaged(host: Host, runtime: CriRuntime) -> str:
     """Say who has to register the runtime. Without a package, the version is unknown, and so is what it merges."""
     seen = host["cri_files"]
     try:
@@ -129,14 +137,23 @@ def _unpackaged(host: Host) -> str:
     except TomlError:
         other = None
     if other:
-        return f"{other} writes containerd's configuration, so it stays unchanged. {cri_runtime.way_out(other)}"
+        return (
+            f"{other} writes containerd's configuration, so it stays unchanged. {cri_runtime.way_out(other, runtime)}"
+        )
     return (
-        "containerd is installed without a package, so its configuration stays unchanged. Register runtime nvidia with "
-        "the tool that installed it"
+        "containerd is installed without a package, so its configuration stays unchanged. Register runtime "
+        f"{runtime.name} with the tool that installed it"
     )
 
 
-def _containerd(result: CriPlan, host: Host, version: str, *, default_runtime: bool, restart_policy: str) -> None:
+def _programs(host: Host, runtime: CriRuntime) -> t.Collection[str] | None:
+    """Return the existing programs of the runtime. Only those of NVIDIA are observed."""
+    return registered_runtimes.programs(host) if runtime == NVIDIA else None
+
+
+def _containerd(
+    result: CriPlan, host: Host, version: str, runtime: CriRuntime, *, default_runtime: bool, restart_policy: str
+) -> None:
     seen, texts = host["cri_files"], host["cri_files"]["containerd"]
     root = texts.get(ROOT_FILE)
     imported = {path: text for path, text in texts.items() if path != ROOT_FILE}
@@ -144,9 +161,10 @@ def _containerd(result: CriPlan, host: Host, version: str, *, default_runtime: b
         version,
         root,
         imported,
+        runtime=runtime,
         default_runtime=default_runtime,
         existing=_existing(host),
-        programs=registered_runtimes.programs(host),
+        programs=_programs(host, runtime),
     )
     result.problems += found.problems
     result.reasons += [text.rstrip(".") for text in found.reasons]
@@ -155,7 +173,7 @@ def _containerd(result: CriPlan, host: Host, version: str, *, default_runtime: b
     if found.drop_in is not None and seen["masked"] and (found.root or not found.merges):
         result.reasons.append(
             f"{', '.join(seen['masked'])} contains logins, so the role does not rewrite containerd's configuration. "
-            "Move the logins to the files of config_path, or register runtime nvidia by hand"
+            f"Move the logins to the files of config_path, or register runtime {runtime.name} by hand"
         )
         return
     try:
@@ -164,65 +182,76 @@ def _containerd(result: CriPlan, host: Host, version: str, *, default_runtime: b
             known = config_file.read_record(observed_files.content(host, _RECORD), _RECORD)["keys"]
             now = toml_text.parse(root or "")
             wanted = {**{key: now[key] for key in known if key in now}, **found.root}
-        files = [_file(host, owned.CONTAINERD_DROP_IN, found.drop_in)]
-        roots = _root_files(host, wanted, is_imported=found.drop_in is not None)
+        files = [_file(host, runtime.containerd_drop_in, found.drop_in)]
+        roots = _root_files(host, runtime, wanted, is_imported=found.drop_in is not None)
     except TomlError as error:
         result.problems.append(f"{ROOT_FILE} cannot be changed: {error}. Nothing was changed.")
         return
     change = _change(host, CONTAINERD, [*files, *roots] if found.drop_in else [*roots, *files], "restarted")
-    _add(result, "containerd", change, restart_policy)
+    _add(result, "containerd", runtime, change, restart_policy)
 
 
-def _crio(result: CriPlan, host: Host, version: str, *, default_runtime: bool, restart_policy: str) -> None:
+def _crio(
+    result: CriPlan, host: Host, version: str, runtime: CriRuntime, *, default_runtime: bool, restart_policy: str
+) -> None:
     try:
-        texts, programs = _crio_texts(host), registered_runtimes.programs(host)
-        drop_in, _oci_runtime = cri_runtime.crio(texts, default_runtime=default_runtime, programs=programs)
-        known = cri_runtime.crio_program(texts)
+        texts, programs = _crio_texts(host, runtime), _programs(host, runtime)
+        drop_in, _oci_runtime = cri_runtime.crio(
+            texts, runtime=runtime, default_runtime=default_runtime, programs=programs
+        )
+        known = cri_runtime.crio_program(texts, runtime)
     except TomlError as error:
         result.problems.append(str(error))
         return
     if drop_in is None:
         result.reasons.append(
-            f"runtime nvidia is already registered in CRI-O as {known}, and the configuration stays unchanged"
+            f"runtime {runtime.name} is already registered in CRI-O as {known}, and the configuration stays unchanged"
         )
-    elif cri_runtime.is_missing(known, programs):
+    elif cri_runtime.is_missing(known, programs, runtime):
         result.reasons.append(
-            f"runtime nvidia is registered in CRI-O as {known}, which does not exist. {owned.CRIO_DROP_IN} replaces it"
+            f"runtime {runtime.name} is registered in CRI-O as {known}, which does not exist. {runtime.crio_drop_in} "
+            "replaces it"
         )
     is_reloadable = version_key(version) >= version_key(_RELOADS)
     change = _change(
-        host, CRIO, [_file(host, owned.CRIO_DROP_IN, drop_in)], "reloaded" if is_reloadable else "restarted"
+        host, CRIO, [_file(host, runtime.crio_drop_in, drop_in)], "reloaded" if is_reloadable else "restarted"
     )
-    _add(result, "CRI-O", change, restart_policy)
+    _add(result, "CRI-O", runtime, change, restart_policy)
 
 
-def _crio_texts(host: Host) -> dict[str, str]:
-    return {path: text for path, text in host["cri_files"]["crio"].items() if path != owned.CRIO_DROP_IN}
+def _crio_texts(host: Host, runtime: CriRuntime) -> dict[str, str]:
+    return {path: text for path, text in host["cri_files"]["crio"].items() if path != runtime.crio_drop_in}
 
 
-def oci_runtime(host: Host, engines: t.Collection[str], *, default_runtime: bool) -> str | None:
-    """Return the path of CRI-O's OCI runtime, if NVIDIA's runtime calls it but does not find it by its name."""
+def oci_runtime(
+    host: Host, engines: t.Collection[str], runtime: CriRuntime = NVIDIA, *, default_runtime: bool
+) -> str | None:
+    """Return the path of CRI-O's OCI runtime, if the vendor's runtime calls it but does not find it by its name."""
     if "crio" not in engines:
         return None
     try:
-        programs = registered_runtimes.programs(host)
-        return cri_runtime.crio(_crio_texts(host), default_runtime=default_runtime, programs=programs)[1]
+        return cri_runtime.crio(
+            _crio_texts(host, runtime),
+            runtime=runtime,
+            default_runtime=default_runtime,
+            programs=_programs(host, runtime),
+        )[1]
     except TomlError:  # the plan reports it
         return None
 
 
-def _add(result: CriPlan, title: str, change: CriChange, restart_policy: str) -> None:
+def _add(result: CriPlan, title: str, runtime: CriRuntime, change: CriChange, restart_policy: str) -> None:
     if not change.files and not change.action:
         return
     restart = Disruption(
-        ENGINE_RESTART, "the registration of runtime nvidia; running containers stay", target=change.unit
+        ENGINE_RESTART, f"the registration of runtime {runtime.name}; running containers stay", target=change.unit
     )
     if change.action == "restarted" and restart_policy == "never":
         by = "container_engine_restart_policy"
         result.disruptions.append(dataclasses.replace(restart, state=FORBIDDEN, forbidden_by=by))
         result.reasons.append(
-            f"the registration of runtime nvidia in {title} was not changed: it needs a restart of {change.unit}, but "
-            f"{_NEVER}. Set it to when_safe"
+            f"the registration of runtime {runtime.name} in {title} was not changed: it needs a restart of "
+            f"{change.unit}, but {_NEVER}. Set it to when_safe"
         )
         return
     result.engines.append(change)
@@ -245,16 +274,18 @@ def _change(host: Host, unit: str, files: list[CriFile], action: str) -> CriChan
     return result
 
 
-def _root_files(host: Host, wanted: t.Mapping[str, t.Any], *, is_imported: bool) -> list[CriFile]:
+def _root_files(host: Host, runtime: CriRuntime, wanted: t.Mapping[str, t.Any], *, is_imported: bool) -> list[CriFile]:
     """Return containerd's root file with the wanted keys, and the record of what they replaced."""
     seen = host["cri_files"]
     text = seen["containerd"].get(ROOT_FILE)
+    if not is_imported:
+        wanted = {**_of_other_roles(host, runtime), **wanted}
     change = config_file.plan(text, observed_files.content(host, _RECORD), wanted, _RECORD)
     new = change.text
     if not is_imported and new is not None:
         # containerd does not start if an imported file does not exist.
         imports = toml_text.parse(new).get("imports") or []
-        rest = [path for path in imports if path != owned.CONTAINERD_DROP_IN]
+        rest = [path for path in imports if path != runtime.containerd_drop_in]
         new = toml_text.changed(new, ("imports",), rest or None) if rest != imports else new
     if text is None and not wanted:
         new = None
@@ -264,35 +295,45 @@ def _root_files(host: Host, wanted: t.Mapping[str, t.Any], *, is_imported: bool)
     return files if wanted else files[::-1]
 
 
+def _of_other_roles(host: Host, runtime: CriRuntime) -> dict[str, t.Any]:
+    """Return the recorded keys of the root file that the drop-in of another role still needs."""
+    root = toml_text.parse(host["cri_files"]["containerd"].get(ROOT_FILE) or "")
+    rest = [path for path in root.get("imports") or [] if path != runtime.containerd_drop_in]
+    if not set(owned.CONTAINERD_DROP_INS) & set(rest):
+        return {}
+    known = config_file.read_record(observed_files.content(host, _RECORD), _RECORD)["keys"]
+    return {**{key: root[key] for key in known if key in root}, **({"imports": rest} if "imports" in known else {})}
+
+
 def _file(host: Host, path: str, content: str | None) -> CriFile:
     texts = {**host["cri_files"]["containerd"], **host["cri_files"]["crio"]}
     return CriFile(path, content, texts.get(path, observed_files.content(host, path)))
 
 
-def removal(host: Host, restart_policy: str) -> CriPlan:
+def removal(host: Host, restart_policy: str, runtime: CriRuntime = NVIDIA) -> CriPlan:
     """Return the removal of the registration."""
     result = CriPlan()
-    files = [_file(host, owned.CONTAINERD_DROP_IN, None)]
+    files = [_file(host, runtime.containerd_drop_in, None)]
     try:
         if files[0].former is not None or observed_files.content(host, _RECORD) is not None:
-            files = [*_root_files(host, {}, is_imported=False), *files]
+            files = [*_root_files(host, runtime, {}, is_imported=False), *files]
     except TomlError as error:
         result.problems.append(f"{ROOT_FILE} cannot be restored: {error}. Nothing was changed.")
         return result
     containerd = _change(host, CONTAINERD, files, "restarted")
-    crio = _change(host, CRIO, [_file(host, owned.CRIO_DROP_IN, None)], "restarted")
+    crio = _change(host, CRIO, [_file(host, runtime.crio_drop_in, None)], "restarted")
     if crio.action and version_key(host["engines"]["crio"]["version"]) >= version_key(_RELOADS):
         crio.action = "reloaded"
     for title, names, change in (("containerd", ("kubernetes", "containerd"), containerd), ("CRI-O", ("crio",), crio)):
         number = sum(coexistence.running(host, name) for name in names)
         if change.files and number:
             result.problems.append(
-                f"NVIDIA's container toolkit cannot be removed: containers of {title} are running ({number}), and "
-                "those with runtime nvidia need it. Nothing was changed. Stop the containers first."
+                f"{runtime.product} cannot be removed: containers of {title} are running ({number}), and those with "
+                f"runtime {runtime.name} need it. Nothing was changed. Stop the containers first."
             )
         if change.files and change.action == "restarted" and restart_policy == "never":
             change.action = change.marker = None
             result.reasons.append(f"{title} keeps the removed runtime loaded until its next restart, because {_NEVER}")
         if change.files:
-            _add(result, title, change, restart_policy)
+            _add(result, title, runtime, change, restart_policy)
     return result

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's runtime in containerd and CRI-O: a drop-in, and for containerd one import in its root file. Pure functions.
+"""A vendor's runtime in containerd and CRI-O: a drop-in, and for containerd one import in its root file.
+
+Pure functions.
 
 This file is private to the collection: it may change in any release.
 """
@@ -17,14 +19,13 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import NAME, PATH
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import MANAGER, NAME, PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
 ROOT_FILE = "/etc/containerd/config.toml"
-DROP_IN = owned.CONTAINERD_DROP_IN
 # Drop-ins that nvidia-ctk wrote where no engine reads them: containerd with 1.18.0, CRI-O with 1.18.0 to 1.19.0.
 LEFTOVERS = ("/etc/containerd/config.d/99-nvidia.toml", "/etc/crio/conf.d/99-nvidia.toml")
-_HEADER = "# Written by role gpufleet.hosts.nvidia_container_toolkit. Changes in this file are lost.\n"
+_HEADER = "# Written by role gpufleet.hosts.{role}. Changes in this file are lost.\n"
 _RUNC = "io.containerd.runc.v2"
 # The plugin table of CRI by the version of the configuration, and the first containerd that reads this version:
 # containerd/containerd, tags v1.3.0, v2.0.0 and v2.3.0.
@@ -35,7 +36,7 @@ _FIRST = {2: "1.3", 3: "2.0", 4: "2.3"}
 _MERGES = "2.0"
 # Without a root file, this containerd imports all files in the directory of the drop-in: containerd/containerd, v2.2.0.
 _IMPORTS_BY_DEFAULT = "2.2"
-_DEFAULT_IMPORT = posixpath.dirname(DROP_IN) + "/*.toml"
+_DEFAULT_IMPORT = posixpath.dirname(owned.CONTAINERD_DROP_IN) + "/*.toml"
 _CDI = "1.7"
 # Where NVIDIA's runtime searches for the OCI runtime that it calls: NVIDIA/nvidia-container-toolkit,
 # internal/oci/runtime_low_level.go and pkg/lookup (d34b304). CRI-O's own packages have theirs in /usr/libexec/crio:
@@ -51,6 +52,25 @@ _SPECIFICATIONS = {
     "/etc/containerd/base-runtime-spec.json": "nodeadm",
     "/etc/containerd/cri-base.json": "Kubespray",
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class CriRuntime:
+    """A runtime: the role that registers it, what the role installs, its name, its program, and the role's drop-ins."""
+
+    role: str
+    product: str
+    name: str
+    path: str
+    containerd_drop_in: str
+    crio_drop_in: str
+
+    @property
+    def header(self) -> str:
+        return _HEADER.format(role=self.role)
+
+
+NVIDIA = CriRuntime(MANAGER, "NVIDIA's container toolkit", NAME, PATH, owned.CONTAINERD_DROP_IN, owned.CRIO_DROP_IN)
 
 
 @dataclasses.dataclass
@@ -88,11 +108,11 @@ def owner(root_text: str | None, existing: t.Collection[str] = ()) -> str | None
     return next((_SPECIFICATIONS[spec] for spec in specs if spec in _SPECIFICATIONS), None)
 
 
-def way_out(other: str) -> str:
+def way_out(other: str, runtime: CriRuntime = NVIDIA) -> str:
     """Return what registers the runtime where somebody else writes containerd's configuration."""
-    if other in _OWN_FILES:
-        return f"Role gpu_kubernetes_node registers runtime {NAME} in {other}"
-    return f"Register runtime {NAME} with {other}"
+    if other in _OWN_FILES and runtime == NVIDIA:
+        return f"Role gpu_kubernetes_node registers runtime {runtime.name} in {other}"
+    return f"Register runtime {runtime.name} with {other}"
 
 
 def containerd(
@@ -100,14 +120,16 @@ def containerd(
     root_text: str | None,
     imported: t.Mapping[str, str] | None = None,
     *,
+    runtime: CriRuntime = NVIDIA,
     default_runtime: bool = False,
     existing: t.Collection[str] = (),
-    programs: t.Collection[str] = (),
+    programs: t.Collection[str] | None = (),
 ) -> CriRegistration:
-    """Return the registration of the runtime in containerd.
+    """Return the registration of a runtime in containerd.
 
     `root_text`: the text of its root file, None if the file does not exist. `imported`: the texts of imported files by
-    path, in the order in which containerd reads them. `programs`: the existing programs that the files name.
+    path, in the order in which containerd reads them. `programs`: the existing programs that the files name, None if
+    they are not observed.
     """
     result = CriRegistration()
     try:
@@ -116,6 +138,7 @@ def containerd(
             version,
             root_text,
             dict(imported or {}),
+            runtime,
             default_runtime=default_runtime,
             existing=existing,
             programs=programs,
@@ -132,14 +155,18 @@ def _containerd(
     version: str,
     root_text: str | None,
     imported: dict[str, str],
+    runtime: CriRuntime,
     *,
     default_runtime: bool,
     existing: t.Collection[str],
-    programs: t.Collection[str],
+    programs: t.Collection[str] | None,
 ) -> None:
+    drop_in = runtime.containerd_drop_in
     other = owner(root_text, existing)
     if other:
-        result.reasons.append(f"{other} writes containerd's configuration, so it stays unchanged. {way_out(other)}.")
+        result.reasons.append(
+            f"{other} writes containerd's configuration, so it stays unchanged. {way_out(other, runtime)}."
+        )
         return
     root = _parsed(ROOT_FILE, root_text)
     if {"cri", *_CRI.values()} & set(root.get("disabled_plugins") or []):
@@ -151,47 +178,55 @@ def _containerd(
     number = _config_version(result, version, root_text, root, merges=merges)
     if number is None:
         return
-    trees = {ROOT_FILE: root, **{path: _parsed(path, text) for path, text in imported.items() if path != DROP_IN}}
+    trees = {ROOT_FILE: root, **{path: _parsed(path, text) for path, text in imported.items() if path != drop_in}}
     table = _effective(trees.values(), _CRI[number], merges=merges)
-    known = _program(table)
-    if is_missing(known, programs):
+    known = _program(table, runtime)
+    if is_missing(known, programs, runtime):
         result.reasons.append(
-            f"runtime {NAME} is registered in containerd as {known}, which does not exist. {DROP_IN} replaces it."
+            f"runtime {runtime.name} is registered in containerd as {known}, which does not exist. {drop_in} replaces "
+            "it."
         )
-    elif _is_registered(table, default_runtime=default_runtime):
+    elif _is_registered(table, runtime, default_runtime=default_runtime):
         result.reasons.append(
-            f"runtime {NAME} is already registered in containerd as {known}, and the configuration stays unchanged."
+            f"runtime {runtime.name} is already registered in containerd as {known}, and the configuration stays "
+            "unchanged."
         )
         return
     if table.get("enable_cdi") is False and version_key(version) >= version_key(_CDI):
         result.reasons.append(
             "containerd's configuration has enable_cdi = false, so Kubernetes cannot use CDI. The role keeps the value."
         )
-    runtime = _with_runtime(table, version, default_runtime, merges=merges)
-    trees[DROP_IN] = {"version": number, "plugins": {_CRI[number]: runtime}}
-    result.drop_in = _HEADER + toml_text.document(trees[DROP_IN])
+    own = _with_runtime(table, runtime, version, default_runtime, merges=merges)
+    trees[drop_in] = {"version": number, "plugins": {_CRI[number]: own}}
+    result.drop_in = runtime.header + toml_text.document(trees[drop_in])
     if root_text is None and version_key(version) >= version_key(_IMPORTS_BY_DEFAULT):
         root["imports"] = [_DEFAULT_IMPORT]
     else:
-        result.root = _root_keys(root, number)
+        result.root = _root_keys(root, number, drop_in)
         root.update(result.root)
-    _check_order(result, trees, _CRI[number], default_runtime=default_runtime)
+    _check_order(result, trees, _CRI[number], runtime, default_runtime=default_runtime)
 
 
 def _check_order(
-    result: CriRegistration, trees: t.Mapping[str, dict[str, t.Any]], table: str, *, default_runtime: bool
+    result: CriRegistration,
+    trees: t.Mapping[str, dict[str, t.Any]],
+    table: str,
+    runtime: CriRuntime,
+    *,
+    default_runtime: bool,
 ) -> None:
     """Find files with a table of CRI that containerd reads after the drop-in, so that the drop-in has no effect."""
     order = _load_order(trees)
     effective = _effective((trees[path] for path in order), table, merges=result.merges)
-    if _is_registered(effective, default_runtime=default_runtime):
+    if _is_registered(effective, runtime, default_runtime=default_runtime):
         return
-    later = order[order.index(DROP_IN) + 1 :]
+    later = order[order.index(runtime.containerd_drop_in) + 1 :]
     names = ", ".join(path for path in later if toml_text.get(trees[path], ("plugins", table)) is not None)
     result.problems.append(
-        f"{'The default runtime' if default_runtime else 'Runtime'} {NAME} would have no effect in containerd: it "
-        f"reads {names} after {DROP_IN}, and uses the CRI settings of the last file. Rename the file or change the key "
-        "imports so that containerd reads the file before the drop-in, or register the runtime in the file."
+        f"{'The default runtime' if default_runtime else 'Runtime'} {runtime.name} would have no effect in containerd: "
+        f"it reads {names} after {runtime.containerd_drop_in}, and uses the CRI settings of the last file. Rename the "
+        "file or change the key imports so that containerd reads the file before the drop-in, or register the runtime "
+        "in the file."
     )
 
 
@@ -237,70 +272,74 @@ def _merged(one: dict[str, t.Any], other: dict[str, t.Any]) -> dict[str, t.Any]:
     return result
 
 
-def _with_runtime(table: dict[str, t.Any], version: str, default_runtime: bool, *, merges: bool) -> dict[str, t.Any]:
+def _with_runtime(
+    table: dict[str, t.Any], runtime: CriRuntime, version: str, default_runtime: bool, *, merges: bool
+) -> dict[str, t.Any]:
     """Return the table with the runtime. It has the options of the default runtime, for example SystemdCgroup."""
     runtimes = toml_text.get(table, ("containerd", "runtimes")) or {}
     default = toml_text.get(table, ("containerd", "default_runtime_name"))
-    base = next((name for name in (default, "runc", "crun") if name in runtimes and name != NAME), None)
-    runtime = copy.deepcopy(runtimes[base]) if base else {}
-    options = {**(runtime.get("options") or {}), "BinaryName": PATH}
-    ours = {**runtime, "runtime_type": runtime.get("runtime_type") or _RUNC, "options": options}
+    base = next((name for name in (default, "runc", "crun") if name in runtimes and name != runtime.name), None)
+    of_base = copy.deepcopy(runtimes[base]) if base else {}
+    options = {**(of_base.get("options") or {}), "BinaryName": runtime.path}
+    ours = {**of_base, "runtime_type": of_base.get("runtime_type") or _RUNC, "options": options}
     carried = {} if merges else table
     containerd_table = dict(carried.get("containerd") or {})
     # A table of runtimes replaces the default one, and CRI does not start without its default runtime:
     # containerd/containerd, v1.7.27, pkg/cri/config.
     defaults = {} if merges else {"runc": {"runtime_type": _RUNC}}
-    containerd_table["runtimes"] = {**containerd_table.get("runtimes", defaults), NAME: ours}
+    containerd_table["runtimes"] = {**containerd_table.get("runtimes", defaults), runtime.name: ours}
     if default_runtime:
-        containerd_table["default_runtime_name"] = NAME
+        containerd_table["default_runtime_name"] = runtime.name
     cdi = {"enable_cdi": True} if not merges and version_key(version) >= version_key(_CDI) else {}
     return {**cdi, **carried, "containerd": containerd_table}
 
 
-def _is_registered(table: dict[str, t.Any], *, default_runtime: bool) -> bool:
-    """Return whether somebody else has registered NVIDIA's runtime."""
-    binary = _program(table)
-    is_default = toml_text.get(table, ("containerd", "default_runtime_name")) == NAME
-    return posixpath.basename(str(binary)) == posixpath.basename(PATH) and (is_default or not default_runtime)
+def _is_registered(table: dict[str, t.Any], runtime: CriRuntime, *, default_runtime: bool) -> bool:
+    """Return whether somebody else has registered the vendor's runtime."""
+    binary = _program(table, runtime)
+    is_default = toml_text.get(table, ("containerd", "default_runtime_name")) == runtime.name
+    return posixpath.basename(str(binary)) == posixpath.basename(runtime.path) and (is_default or not default_runtime)
 
 
-def _program(table: dict[str, t.Any]) -> str | None:
+def _program(table: dict[str, t.Any], runtime: CriRuntime) -> str | None:
     """Return the program of the runtime in a table of CRI."""
-    binary = toml_text.get(table, ("containerd", "runtimes", NAME, "options", "BinaryName"))
+    binary = toml_text.get(table, ("containerd", "runtimes", runtime.name, "options", "BinaryName"))
     return binary if isinstance(binary, str) else None
 
 
-def is_missing(program: str | None, programs: t.Collection[str]) -> bool:
-    """Return whether a registered program of NVIDIA is gone. The toolkit installs the program at its usual path."""
-    is_path = bool(program) and str(program).startswith("/") and program != PATH
-    return is_path and posixpath.basename(str(program)).startswith(posixpath.basename(PATH)) and program not in programs
+def is_missing(program: str | None, programs: t.Collection[str] | None, runtime: CriRuntime = NVIDIA) -> bool:
+    """Return whether a registered program of the vendor is gone. The package installs the program at its usual path."""
+    is_path = bool(program) and str(program).startswith("/") and program != runtime.path
+    if not is_path or programs is None:
+        return False
+    return posixpath.basename(str(program)).startswith(posixpath.basename(runtime.path)) and program not in programs
 
 
 def containerd_program(texts: t.Mapping[str, str], version: str) -> str | None:
-    """Return the program of the runtime in containerd. `texts`: all its files by path, in the order of reading."""
+    """Return the program of NVIDIA's runtime in containerd. `texts`: all its files by path, in the order of reading."""
     trees = {path: _parsed(path, text) for path, text in texts.items()}
     root = trees.get(ROOT_FILE, {})
     merges = version_key(version) >= version_key(_MERGES)
     table = _CRI.get(root.get("version", 3 if merges else 2))
     order = _load_order(trees) if ROOT_FILE in trees else list(trees)
-    return _program(_effective((trees[path] for path in order), table, merges=merges)) if table else None
+    return _program(_effective((trees[path] for path in order), table, merges=merges), NVIDIA) if table else None
 
 
-def crio_program(texts: t.Mapping[str, str]) -> str | None:
+def crio_program(texts: t.Mapping[str, str], runtime: CriRuntime = NVIDIA) -> str | None:
     """Return the program of the runtime in CRI-O. `texts`: see `crio`."""
     tree: dict[str, t.Any] = {}
     for path, text in texts.items():
         tree = _merged(tree, _parsed(path, text))
-    found = toml_text.get(tree, ("crio", "runtime", "runtimes", NAME, "runtime_path"))
+    found = toml_text.get(tree, ("crio", "runtime", "runtimes", runtime.name, "runtime_path"))
     return found if isinstance(found, str) else None
 
 
-def _root_keys(root: dict[str, t.Any], number: int) -> dict[str, t.Any]:
+def _root_keys(root: dict[str, t.Any], number: int, drop_in: str) -> dict[str, t.Any]:
     """Return the keys to set in the root file. Without its version, the file could not import the drop-in."""
     imports = list(root.get("imports") or [])
-    if _imported(root, ROOT_FILE, [DROP_IN]):
+    if _imported(root, ROOT_FILE, [drop_in]):
         return {}
-    return {**({} if "version" in root else {"version": number}), "imports": [*imports, DROP_IN]}
+    return {**({} if "version" in root else {"version": number}), "imports": [*imports, drop_in]}
 
 
 def _load_order(trees: t.Mapping[str, dict[str, t.Any]]) -> list[str]:
@@ -331,12 +370,16 @@ def _imported(tree: dict[str, t.Any], path: str, paths: t.Iterable[str]) -> list
 
 
 def crio(
-    texts: t.Mapping[str, str], *, default_runtime: bool = False, programs: t.Collection[str] = ()
+    texts: t.Mapping[str, str],
+    *,
+    runtime: CriRuntime = NVIDIA,
+    default_runtime: bool = False,
+    programs: t.Collection[str] | None = (),
 ) -> tuple[str | None, str | None]:
-    """Return the drop-in for CRI-O, and the OCI runtime that NVIDIA's runtime does not find by its name.
+    """Return the drop-in for CRI-O, and the OCI runtime that the vendor's runtime does not find by its name.
 
     None: somebody else has registered the runtime, or it finds the OCI runtime. `texts`: CRI-O's configuration files by
-    path, in the order in which it reads them. `programs`: the existing programs that the files name. Raise TomlError
+    path, in the order in which it reads them. `programs`: see `containerd`. Raise TomlError
     with a whole message if one cannot be read.
     """
     tree: dict[str, t.Any] = {}
@@ -344,16 +387,16 @@ def crio(
         tree = _merged(tree, _parsed(path, text))
     section = toml_text.get(tree, ("crio", "runtime")) or {}
     runtimes = section.get("runtimes") or {}
-    known = str((runtimes.get(NAME) or {}).get("runtime_path"))
-    is_ours = posixpath.basename(known) == posixpath.basename(PATH) and not is_missing(known, programs)
-    if is_ours and (section.get("default_runtime") == NAME or not default_runtime):
+    known = str((runtimes.get(runtime.name) or {}).get("runtime_path"))
+    is_ours = posixpath.basename(known) == posixpath.basename(runtime.path) and not is_missing(known, programs, runtime)
+    if is_ours and (section.get("default_runtime") == runtime.name or not default_runtime):
         return None, None
     base = next((name for name in (section.get("default_runtime"), "crun", "runc") if name in runtimes), None)
-    options = runtimes[base] if base and base != NAME else {}
-    runtime = {**options, "runtime_path": PATH, "runtime_type": "oci"}
-    own: dict[str, t.Any] = {"runtimes": {NAME: runtime}}
+    options = runtimes[base] if base and base != runtime.name else {}
+    ours = {**options, "runtime_path": runtime.path, "runtime_type": "oci"}
+    own: dict[str, t.Any] = {"runtimes": {runtime.name: ours}}
     if default_runtime:
-        own["default_runtime"] = NAME
+        own["default_runtime"] = runtime.name
     called = str(options.get("runtime_path") or "")
     is_found = not called or posixpath.dirname(called) in _SEARCHED
-    return _HEADER + toml_text.document({"crio": {"runtime": own}}), None if is_found else called
+    return runtime.header + toml_text.document({"crio": {"runtime": own}}), None if is_found else called

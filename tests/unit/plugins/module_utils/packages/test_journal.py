@@ -248,7 +248,7 @@ def test_forget_keeps_other_files(tmp_path: Path, journal: Journal) -> None:
     [
         *("", "../x", "Tools", "a.json"),
         *("nvidia_driver_reboot", "nvidia_driver_runfile", "container_engine_users"),
-        *("nvidia_container_toolkit_config", "nvidia_container_toolkit_containerd"),
+        *("nvidia_container_toolkit_config", "containerd_config"),
     ],
 )
 def test_names_of_records_are_checked(name: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan, toml_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_plan import CONTAINERD, CRIO, CriPlan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import ROOT_FILE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import NVIDIA, ROOT_FILE, CriRuntime
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import container_toolkit_samples as samples
 
 DROP_IN, RECORD = owned.CONTAINERD_DROP_IN, owned.CONTAINERD_CONFIG_RECORD
@@ -52,6 +52,49 @@ def carried_out(seen: dict[str, t.Any], done: CriPlan) -> dict[str, t.Any]:
             elif file.content is not None:
                 texts[file.path] = file.content
     return seen
+
+
+HABANA = CriRuntime(
+    "gaudi_driver",
+    "Intel's container runtime",
+    "habana",
+    "/usr/bin/habana-container-runtime",
+    owned.GAUDI_CONTAINERD_DROP_IN,
+    owned.GAUDI_CRIO_DROP_IN,
+)
+
+
+@pytest.mark.parametrize("first_gone", ["nvidia", "habana"])
+@pytest.mark.parametrize("root", [None, NEW])
+def test_two_runtimes_share_the_root_file_and_leave_no_trace(root: str | None, first_gone: str) -> None:
+    texts = {} if root is None else {ROOT_FILE: root}
+    seen = host("containerd", "2.1.5", containerd=dict(texts))
+    there = t.cast("t.Any", seen)
+    carried_out(seen, plan(seen))
+    second = cri_plan.plan(there, {"containerd": "2.1.5"}, HABANA, default_runtime=False, restart_policy="when_safe")
+    carried_out(seen, second)
+    drop_in = toml_text.parse(seen["cri_files"]["containerd"][HABANA.containerd_drop_in])
+    habana = drop_in["plugins"][V3]["containerd"]["runtimes"]["habana"]
+    assert habana["options"] == {"BinaryName": "/usr/bin/habana-container-runtime"}
+    assert toml_text.parse(seen["cri_files"]["containerd"][ROOT_FILE])["imports"][-2:] == [
+        DROP_IN,
+        HABANA.containerd_drop_in,
+    ]
+    for runtime in (NVIDIA, HABANA):
+        again = cri_plan.plan(
+            there, {"containerd": "2.1.5"}, runtime, default_runtime=False, restart_policy="when_safe"
+        )
+        assert (again.engines, again.reasons, again.problems) == ([], [], [])
+    order = [NVIDIA, HABANA] if first_gone == "nvidia" else [HABANA, NVIDIA]
+    carried_out(seen, cri_plan.removal(there, "when_safe", order[0]))
+    # The other drop-in is still read: the root file has its import, and a version.
+    left = toml_text.parse(seen["cri_files"]["containerd"][ROOT_FILE])
+    assert (left["version"], left["imports"][-1]) == (3, order[1].containerd_drop_in)
+    assert order[0].containerd_drop_in not in left["imports"]
+    again = cri_plan.plan(there, {"containerd": "2.1.5"}, order[1], default_runtime=False, restart_policy="when_safe")
+    assert (again.engines, again.problems) == ([], [])
+    carried_out(seen, cri_plan.removal(there, "when_safe", order[1]))
+    assert (seen["cri_files"]["containerd"], seen["files"][RECORD]["exists"]) == (texts, False)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.owned import CONTAINERD_DROP_IN as DROP_IN
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_runtime, toml_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import (
-    DROP_IN,
-    CriRegistration,
-    containerd,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import CriRegistration, containerd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
 V2, V3 = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
