@@ -17,9 +17,11 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 
 kept_bytecode.use()
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health, health_settings
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import vendors
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_python
 
 PLAN = "gpufleet.hosts.gpu_host_plan"
@@ -62,6 +64,8 @@ class ActionModule(ActionBase):
             volume = self._volume(host)
             proof = self._proof() if starts_containers else None
         found = health.judge(host, facts, volume, proof=proof, **settings)
+        if starts_containers and self._has_ready_chips(host):
+            found["problems"] += self._problems_of_chips()
         self._add_slurm(host, found)
         notices = {kind: observed[kind] for kind in ("warnings", "deprecations") if observed.get(kind)}
         return {"changed": False, "host": host, "health": found, "ansible_facts": facts, **notices}
@@ -120,6 +124,19 @@ class ActionModule(ActionBase):
         }
         result = self._execute_module(module_name=PROOF, module_args=options, task_vars=self._task_vars)
         return {**result, "msg": host_python.failure(result)} if result.get("failed") else result
+
+    @staticmethod
+    def _has_ready_chips(host: dict[str, Any]) -> bool:
+        """Return whether the host has AWS Neuron chips. Chips that are not ready are a problem already."""
+        has_chips = bool(host["accelerators"].get(vendors.NEURON.name))
+        return has_chips and vendors.observed(host, vendors.NEURON)[1]["state"] == schema.READY
+
+    def _problems_of_chips(self) -> list[str]:
+        """Start containers with AWS Neuron's chips, and return why the proof failed."""
+        result = self._execute_module(
+            module_name=PROOF, module_args={"accelerator": vendors.NEURON.name}, task_vars=self._task_vars
+        )
+        return list(result.get("problems") or [host_python.failure(result)]) if result.get("failed") else []
 
     def _run_action(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
         """Run another action plugin of this collection with the objects of this one."""

@@ -13,6 +13,9 @@ description:
   - Starts a container by each way in which an engine of the host gives GPUs to containers - Docker's C(--gpus all),
     NVIDIA's runtime, CDI, and the driver volume. In each container, NVML must show exactly the GPUs of the host, and
     CUDA must compute on each of them, like M(gpufleet.hosts.nvidia_cuda_probe) does. Then it removes the container.
+  - With O(accelerator=neuron), each container must have exactly the device nodes of the usable AWS Neuron chips, and
+    must be able to open them. The ways are CDI, the device nodes themselves, and the runtime of the vendor's hook.
+    Nothing computes.
   - The image does not come from a registry. By default, the module builds it from the Python of the host and the
     libraries of this Python.
   - Playbook C(gpufleet.hosts.site) runs the module after changes, and after each boot.
@@ -65,6 +68,14 @@ options:
     elements: str
     choices: [cdi, device_requests, runtime, volume]
     default: []
+  accelerator:
+    description:
+      - Whose devices the containers must see. V(neuron) are the chips of AWS Inferentia and Trainium.
+      - With V(neuron), O(image), O(isolations) and O(key) are errors. Every run starts containers, in an image that the
+        module builds, and writes no record.
+    type: str
+    choices: [nvidia, neuron]
+    default: nvidia
   key:
     description:
       - What the result depends on, such as the versions of driver and engine. If the last proof passed with the same
@@ -99,6 +110,10 @@ EXAMPLES = r"""
     engines: [podman]
     isolations: [cdi]
 
+- name: Prove that containers see the chips of an inf2 instance
+  gpufleet.hosts.gpu_container_proof:
+    accelerator: neuron
+
 - name: Remove what the proofs left on the host
   gpufleet.hosts.gpu_container_proof:
     state: absent
@@ -127,13 +142,17 @@ methods:
       returned: always
       sample: docker run --gpus all
     uuids:
-      description: The UUIDs that NVML showed in the container. MIG devices stand for a GPU in MIG mode.
+      description:
+        - The UUIDs that NVML showed in the container. MIG devices stand for a GPU in MIG mode. For other accelerators,
+          their stable IDs as in M(gpufleet.hosts.accelerator_facts).
       type: list
       elements: str
       returned: always
       sample: [GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61]
     cuda:
-      description: C(passed), or C(not probed) with the reason.
+      description:
+        - V(passed), or V(not probed) with the reason. For AWS Neuron's chips, V(passed) means that the nodes can be
+          opened.
       type: str
       returned: always
       sample: passed
@@ -163,14 +182,18 @@ reason:
 
 import os
 import sys
+from dataclasses import replace
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root, needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import remove_abandoned, workspace
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.neuron.accelerator import NeuronVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import on_host, prove, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import NEURON, NVIDIA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import chips, on_host, prove, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.clients import StartError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.image import REPOSITORY
 
@@ -185,6 +208,7 @@ def main() -> None:
             "engines": {**strings, "choices": list(on_host.ENGINES)},
             "image": {"type": "str", "default": ""},
             "isolations": {**strings, "choices": ["cdi", "device_requests", "runtime", "volume"]},
+            "accelerator": {"type": "str", "choices": [NVIDIA, NEURON], "default": NVIDIA},
             "key": {"type": "dict", "no_log": False},
         },
         supports_check_mode=True,
@@ -201,6 +225,9 @@ def main() -> None:
             [program, *argv[1:]], expand_user_and_vars=False, environ_update=process_state.VARIABLES
         )
 
+    given = [name for name in ("image", "isolations", "key") if module.params[name]]
+    if given and module.params["accelerator"] != NVIDIA:
+        module.fail_json(msg=f"Option {given[0]} requires accelerator={NVIDIA}. Remove it.")
     try:
         if module.params["state"] == "absent":
             module.exit_json(**_absent(module, on_host.ProofEngines(run)))
@@ -225,10 +252,10 @@ def _present(module: AnsibleModule, run: Any) -> dict[str, Any]:
             on_host.write_record(record.dump(record.ProofRecord(key, None, [], [])))
         remove_abandoned()
         with workspace() as directory:
-            host = on_host.host(run, sys.executable, directory, engines.offer)
+            host, subject = _subject(module, on_host.host(run, sys.executable, directory, engines.offer), engines)
             clients = [engines.client(name) for name in _engines(module, engines)]
             if clients:
-                result = prove.prove(clients, host, params["image"], params["isolations"])
+                result = prove.prove(clients, host, params["image"], params["isolations"], subject)
             else:
                 result = prove.ProofResult()
                 module.warn(f"The proof in a container was skipped: {engines.obstacle('containerd')}.")
@@ -243,6 +270,17 @@ def _present(module: AnsibleModule, run: Any) -> dict[str, Any]:
     if result.problems:
         module.fail_json(msg=" ".join(result.problems), problems=result.problems, **found)
     return {"changed": key is not None, **found}
+
+
+def _subject(
+    module: AnsibleModule, host: prove.ProofHost, engines: on_host.ProofEngines
+) -> tuple[prove.ProofHost, prove.ProofSubject | None]:
+    """Return the host with its methods, and what the containers must see. None means NVIDIA's GPUs."""
+    if module.params["accelerator"] == NVIDIA:
+        return host, None
+    vendor = NeuronVendor(lambda: accelerators_gather.gather(dict, vendors=[NEURON]))
+    subject = chips.ProofChips(vendor, host.run_program)
+    return replace(host, offer=lambda client, units: engines.offer_chips(client, vendor, units)), subject
 
 
 def _engines(module: AnsibleModule, engines: on_host.ProofEngines) -> list[str]:

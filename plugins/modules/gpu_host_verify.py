@@ -20,7 +20,7 @@ description:
 options:
   container:
     description:
-      - Whether to start containers, and to compare their GPUs with those of the host, as
+      - Whether to start containers, and to compare their GPUs or AWS Neuron chips with those of the host, as
         M(gpufleet.hosts.gpu_container_proof) does. By default, the result of the last proof counts.
     type: bool
     default: false

@@ -51,7 +51,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kubelet
 
 Gather = Callable[[], Mapping[str, Any]]
 # For each engine: the first version with CDI, and the first one that reads CDI 0.7.0. See toolkit/compatibility.py.
-_CDI_SINCE = {"docker": (FIRST_DOCKER_WITH_CDI, "26.1"), "podman": ("4.1", "5.1")}
+_CDI_SINCE = {"docker": (FIRST_DOCKER_WITH_CDI, "26.1"), "podman": ("4.1", "5.1"), "containerd": ("1.7", "1.7.16")}
 # The roles of the schema that do not give access to a device. Computing needs no node of a card.
 _ROLES = {"control": inspection.CONTROL, "card": inspection.OPTIONAL}
 _CHARACTER_LINK = re.compile(r"/dev/char/(\d+):(\d+)", re.ASCII)
@@ -162,8 +162,7 @@ class NodeVendor:
             groups = node_groups.needed_rootless(self._root, nodes, engine.name, given_groups)
         given = Access(isolation, groups=groups.gids, warnings=groups.warnings)
         if isolation == CDI:
-            devices = (self._cdi_device(unit, state) for unit in units)
-            return replace(given, cdi_devices=tuple(device.qualified for device in devices if device))
+            return replace(given, cdi_devices=self.cdi_names(state, units))
         return replace(given, devices=nodes)
 
     def driver_volume(
@@ -293,6 +292,11 @@ class NodeVendor:
         """Return the nodes in the specification of a CDI device, which can be of any kind."""
         device = self._read_specs(engine).devices.get(name)
         return [node for path in device.nodes for node in self.nodes(path)] if device else []
+
+    def cdi_names(self, engine: EngineState, units: Sequence[Unit]) -> tuple[str, ...]:
+        """Return the CDI devices that have exactly the nodes of these units."""
+        devices = (self._cdi_device(unit, engine) for unit in units)
+        return tuple(device.qualified for device in devices if device)
 
     def _cdi_device(self, unit: Unit, engine: EngineState) -> reader.CdiDevice | None:
         """Return the CDI device that has exactly the nodes of a unit. A name alone can be that of another device."""

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The program that runs inside a container: print the GPUs that NVML shows, and check them with CUDA.
 
+With --nodes NAME, print the device nodes /dev/NAME<number> instead, for accelerators that need nothing else.
+
 The module runs the same program on the host to learn the GPUs that a container must see. It imports the standard
 library and the CUDA probe only, because `bundle.py` sends its source to containers.
 
@@ -135,6 +137,25 @@ def cuda(uuids: Sequence[str], run: Callable[..., dict[str, Any]] = probe) -> di
     }
 
 
+def nodes(name: str, directory: str = "/dev") -> list[dict[str, Any]]:
+    """Return the device nodes with this name and a number, and why one cannot be opened.
+
+    A node is opened for writing only, and nothing is written: a driver such as AWS Neuron's would attach the process to
+    the chip otherwise.
+    """
+    found = []
+    for entry in sorted(os.listdir(directory)):
+        if not entry.startswith(name) or not entry[len(name) :].isdecimal():
+            continue
+        path, error = os.path.join(directory, entry), None
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        except OSError as problem:
+            error = problem.strerror
+        found.append({"path": path, "device": os.stat(path).st_rdev, "error": error})
+    return found
+
+
 def needed_files() -> dict[str, Any]:
     """Return the files that this program has loaded: the interpreter, its modules and all libraries."""
     for name in DRIVER_NEEDS:
@@ -155,6 +176,9 @@ def needed_files() -> dict[str, Any]:
 
 def main(arguments: Sequence[str]) -> int:
     """Print the result. `--files`: print what an image for this program needs. `--no-cuda`: skip CUDA."""
+    if "--nodes" in arguments:
+        sys.stdout.write(f"{MARK}{json.dumps(nodes(arguments[arguments.index('--nodes') + 1]))}\n")
+        return 0
     if "--files" in arguments:
         sys.stdout.write(f"{MARK}{json.dumps(needed_files())}\n")
         return 0

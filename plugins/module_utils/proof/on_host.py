@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import r
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.neuron.accelerator import NeuronVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import (
     IsolationHost,
 )
@@ -28,7 +29,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import processes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import bundle, clients, image, methods
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import bundle, chips, clients, image, methods
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.inside import MARK
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.prove import Client, ProofHost, ProofImage
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import PATH as RUNTIME
@@ -87,6 +88,10 @@ class ProofEngines:
         loaded, _flavor = host_driver.loaded_module()
         host = IsolationHost(loaded, specs=reader.read(state.cdi_dirs))
         return methods.offered(state, host, units, lambda name: self._has_volume(client.name, name))
+
+    def offer_chips(self, client: Client, vendor: NeuronVendor, units: Sequence[Unit]) -> methods.Offer:
+        """Return the methods of an engine for AWS Neuron's chips. Raise EngineError if it does not answer."""
+        return chips.offered(vendor, self._state(client.name), units)
 
     def _has_volume(self, engine: str, name: str) -> bool:
         return self._states[engine].volume(name) is not None

@@ -17,10 +17,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import result
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.clients import StartError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.image import ImageError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.methods import AccessMethod, Offer
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.results import MethodResult, Seen
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.results import MethodResult
 
 IMAGE_VARIABLE = "nvidia_container_toolkit_proof_image"
-_SKIP = "To run without the proof, use --skip-tags container_proof."
+SKIP = "To run without the proof, use --skip-tags container_proof."
 # Old versions of Python, and images without one, list the GPUs with nvidia-smi. A driver volume is not on PATH.
 SCRIPT = """\
 if python3 -c 'import ctypes, sys; sys.exit(sys.version_info < (3, 9))' >/dev/null 2>&1; then
@@ -49,6 +49,28 @@ class Client(Protocol):
 
     def remove_images(self, keep: str | None = None) -> None:
         """Remove the images that earlier proofs loaded."""
+
+
+class ProofSubject(Protocol):
+    """The devices that each container must see.
+
+    `title`: how messages name them. `problem`: why there is nothing to prove, as a sentence, or None. `options`: those
+    of the program in a container. `image_variable`: the variable with the user's image, or None. `skip`: how to do
+    without the proof.
+    """
+
+    title: str
+    problem: str | None
+    units: Sequence[Unit]
+    options: tuple[str, ...]
+    image_variable: str | None
+    skip: str
+
+    def evaluate(self, method: AccessMethod, status: int, output: str) -> MethodResult:
+        """Compare what a container printed with the host."""
+
+    def failed_start(self, method: AccessMethod, reason: str) -> MethodResult:
+        """Return the result of a container that the engine did not start."""
 
 
 @dataclass(frozen=True)
@@ -97,31 +119,64 @@ class ProofResult:
         ]
 
 
-def prove(clients: Sequence[Client], host: ProofHost, image: str, isolations: Sequence[str]) -> ProofResult:
+class ProofGpus:
+    """NVIDIA's GPUs, as NVML shows them on the host. See ProofSubject."""
+
+    title = "GPUs"
+    options: tuple[str, ...] = ()
+    image_variable = IMAGE_VARIABLE
+    skip = SKIP
+
+    def __init__(self, host: ProofHost) -> None:
+        self._host = host
+        self._cuda: list[Mapping[str, Any] | None] = []
+        self._expected = results.read(*host.run_program("--no-cuda"))
+        self.problem: str | None = None
+        self.units: Sequence[Unit] = ()
+        if self._expected.error or not self._expected.uuids():
+            reason = self._expected.error or "NVML shows no GPU and no MIG device that a container can use"
+            self.problem = f"The proof cannot run in a container: on the host, {reason.rstrip('.')}."
+        else:
+            self.units = self._expected.inventory().units
+
+    def evaluate(self, method: AccessMethod, status: int, output: str) -> MethodResult:
+        """Compare the GPUs, and the check with CUDA."""
+        return results.evaluate(method, self._expected, results.read(status, output), self._cuda_of_host)
+
+    def failed_start(self, method: AccessMethod, reason: str) -> MethodResult:
+        """Return the result of a container that the engine did not start."""
+        return results.failed_start(method, reason, self._expected)
+
+    def _cuda_of_host(self) -> Mapping[str, Any] | None:
+        # All containers share the answer of the host.
+        if not self._cuda:
+            self._cuda.append(results.read(*self._host.run_program()).cuda)
+        return self._cuda[0]
+
+
+def prove(
+    clients: Sequence[Client],
+    host: ProofHost,
+    image: str,
+    isolations: Sequence[str],
+    subject: ProofSubject | None = None,
+) -> ProofResult:
     """Prove all methods of the engines.
 
     `image`: the user's, for the engines that have it, or empty. `isolations`: those that one method must prove.
+    `subject`: what the containers must see, by default NVIDIA's GPUs.
     """
     result = ProofResult()
-    expected = results.read(*host.run_program("--no-cuda"))
-    if expected.error or not expected.uuids():
-        reason = expected.error or "NVML shows no GPU and no MIG device that a container can use"
-        result.problems.append(f"The proof cannot run in a container: on the host, {reason.rstrip('.')}.")
+    subject = subject or ProofGpus(host)
+    if subject.problem:
+        result.problems.append(subject.problem)
         return result
-    of_host: list[Mapping[str, Any] | None] = []
-
-    def host_cuda() -> Mapping[str, Any] | None:
-        # All containers share the answer of the host.
-        if not of_host:
-            of_host.append(results.read(*host.run_program()).cuda)
-        return of_host[0]
-
     built: list[ProofImage] = []
     owners = [client.name for client in clients if _takes(client, image) and client.has_image(image)]
     without: list[str] = []
     for client in clients:
         client.remove_containers()
-        offer = host.offer(client, expected.inventory().units)
+        offer = host.offer(client, subject.units)
         result.obstacles.update({f"{client.name} {name}": text for name, text in offer.obstacles.items()})
         if not offer.methods:
             continue
@@ -131,13 +186,13 @@ def prove(clients: Sequence[Client], host: ProofHost, image: str, isolations: Se
         try:
             chosen = _users(image, host) if client.name in owners else _built(client, host, built)
         except (ImageError, StartError) as error:
-            result.problems.append(_no_image(client.name, image, str(error)))
+            result.problems.append(_no_image(client.name, image, str(error), subject))
             continue
         for method in offer.methods:
-            result.results.append(_method_result(client, method, chosen, expected, host_cuda))
+            result.results.append(_method_result(client, method, chosen, subject))
     result.problems += _no_users_image(without, image)
     result.problems += [item.problem for item in result.results if item.problem]
-    result.problems += _missing(result, isolations)
+    result.problems += _missing(result, isolations, subject.title)
     return result
 
 
@@ -162,29 +217,23 @@ def _built(client: Client, host: ProofHost, built: list[ProofImage]) -> ProofIma
     return found
 
 
-def _method_result(
-    client: Client,
-    method: AccessMethod,
-    image: ProofImage,
-    expected: Seen,
-    host_cuda: Callable[[], Mapping[str, Any] | None],
-) -> MethodResult:
+def _method_result(client: Client, method: AccessMethod, image: ProofImage, subject: ProofSubject) -> MethodResult:
     try:
-        status, output = client.run(method, image.name, image.argv)
+        status, output = client.run(method, image.name, (*image.argv, *subject.options))
     except StartError as error:
-        return results.failed_start(method, str(error), expected)
-    return results.evaluate(method, expected, results.read(status, output), host_cuda)
+        return subject.failed_start(method, str(error))
+    return subject.evaluate(method, status, output)
 
 
-def _no_image(engine: str, image: str, reason: str) -> str:
+def _no_image(engine: str, image: str, reason: str, subject: ProofSubject) -> str:
     """Return that the built image is not available."""
-    if engine == "containerd":
+    if engine == "containerd" or subject.image_variable is None:
         remedy = ""
     elif image:
         remedy = f"Load {image} with '{engine} pull' or '{engine} load'. "
     else:
-        remedy = f"Load an image that has sh with '{engine} load' and set {IMAGE_VARIABLE} to its name. "
-    return f"No image for the proof in a container of {engine}: {reason.rstrip('.')}. {remedy}{_SKIP}"
+        remedy = f"Load an image that has sh with '{engine} load' and set {subject.image_variable} to its name. "
+    return f"No image for the proof in a container of {engine}: {reason.rstrip('.')}. {remedy}{subject.skip}"
 
 
 def _no_users_image(engines: Sequence[str], image: str) -> list[str]:
@@ -193,15 +242,15 @@ def _no_users_image(engines: Sequence[str], image: str) -> list[str]:
     return [
         f"No image for the proof in a container of {' and '.join(engines)}: no engine has the image {image}, and the "
         f"proof uses no registry. Load the image with '{engines[0]} pull' or '{engines[0]} load', or remove the "
-        f"variable to build one on the host. {_SKIP}"
+        f"variable to build one on the host. {SKIP}"
     ]
 
 
-def _missing(result: ProofResult, isolations: Sequence[str]) -> list[str]:
+def _missing(result: ProofResult, isolations: Sequence[str], title: str) -> list[str]:
     """Return why the host does not offer what it must offer."""
     if not result.results and not result.problems:
         reasons = "; ".join(f"{name}: {text}" for name, text in result.obstacles.items()) or "no engine is running"
-        return [f"No container can get the GPUs of this host: {reasons.rstrip('.')}."]
+        return [f"No container can get the {title} of this host: {reasons.rstrip('.')}."]
     found = []
     for name in isolations:
         if any(item.method.isolation == name for item in result.results):

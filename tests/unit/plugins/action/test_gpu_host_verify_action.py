@@ -13,7 +13,9 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.hosts.plugins.action import gpu_host_verify
 from ansible_collections.gpufleet.hosts.plugins.action.gpu_host_verify import FACTS, PLAN, PROOF, VOLUME
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import neuron_hosts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site import test_health
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import INF2, NeuronTree
 
 READY = {"nvidia_gpu_state": "ready", "nvidia_gpus": test_health.FACTS["nvidia_gpus"]}
 WITHOUT_GPU = test_health.with_gpus({"gpus": [], "driver": {"loaded": None}})
@@ -101,6 +103,43 @@ def test_problems_do_not_fail_the_task(results, variables, problem):
     result = Run(**results)(variables, container=True)
     assert not result.get("failed")
     assert [text for text in result["health"]["problems"] if problem and problem in text] or problem is None
+
+
+@pytest.mark.parametrize(
+    ("loaded", "arguments", "result", "problems"),
+    [
+        (True, {"container": True}, {"changed": False}, []),
+        (
+            True,
+            {"container": True},
+            {"failed": True, "msg": "A. B.", "problems": ["A container sees 1 of 2 chips.", "B."]},
+            ["A container sees 1 of 2 chips.", "B."],
+        ),
+        (True, {"container": True}, {"failed": True, "msg": "no engine answers"}, ["no engine answers"]),
+        # No container starts by default, and none on a host whose chips are not ready.
+        (True, {}, None, []),
+        (False, {"container": True}, None, ["The AWS Neuron chips cannot be used (state no_driver)"]),
+    ],
+)
+def test_containers_must_see_the_chips_of_a_neuron_host(tmp_path, loaded, arguments, result, problems):
+    tree = NeuronTree(tmp_path, loaded=loaded)
+    tree.bus(INF2, 2, bound=loaded)
+    for _number in range(2 if loaded else 0):
+        tree.chip(INF2)
+    observed = neuron_hosts.observed(tree)
+    groups = {**WITHOUT_GPU["accelerators"], "neuron": observed["accelerators"]["neuron"]}
+    files = {**observed["files"], **WITHOUT_GPU["files"]}
+    host = {
+        **WITHOUT_GPU,
+        "accelerators": groups,
+        "kernel": {**observed["kernel"], **WITHOUT_GPU["kernel"]},
+        "files": files,
+    }
+    run = Run(**{PLAN: {"host": host}, PROOF: result})
+    found = run(**arguments)["health"]["problems"]
+    assert len(found) == len(problems)
+    assert [text for text in problems if not any(text in one for one in found)] == []
+    assert run.calls[1:] == ([(PROOF, {"accelerator": "neuron"}, False)] if result else [])
 
 
 def test_a_host_without_an_engine_on_purpose_needs_no_engine_for_its_volume():

@@ -75,8 +75,9 @@ def run(tmp_path, monkeypatch):
     def start(check_mode=False, result=None, **options):
         proved = []
 
-        def prove(clients, host, image, isolations):
+        def prove(clients, host, image, isolations, subject=None):
             proved.append([client.name for client in clients])
+            assert (subject is None) is (options.get("accelerator", "nvidia") == "nvidia")
             # An interrupted proof leaves its key.
             if options.get("key"):
                 assert record.read(path.read_text()).passed is None
@@ -134,6 +135,20 @@ def test_check_mode_starts_and_writes_nothing(run, state, changed):
 def test_proof_without_a_key_leaves_nothing(run):
     found = run()
     assert (found["changed"], run.path.exists(), Engines.events) == (False, False, ["docker: images"])
+
+
+def test_neuron_chips_are_proved_without_a_record(run, monkeypatch):
+    monkeypatch.setattr(gpu_container_proof.chips, "ProofChips", lambda vendor, run_program: (vendor.name, run_program))
+    found = run(accelerator="neuron")
+    assert (found["failed"], found["changed"], found["proved"]) == (False, False, [["docker"]])
+    assert (run.path.exists(), Engines.events) == (False, ["docker: images"])
+
+
+@pytest.mark.parametrize("option", [{"key": KEY}, {"image": "site/tools:1"}, {"isolations": ["cdi"]}])
+def test_options_of_nvidia_are_refused_for_other_accelerators(run, option):
+    found = run(accelerator="neuron", **option)
+    assert (found["failed"], found["proved"]) == (True, [])
+    assert found["msg"] == f"Option {next(iter(option))} requires accelerator=nvidia. Remove it."
 
 
 def test_absent_removes_record_containers_and_images(run):
