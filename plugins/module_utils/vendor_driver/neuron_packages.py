@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 ROLE = "neuron_driver"
 DKMS, TOOLS, HOOK = "aws-neuronx-dkms", "aws-neuronx-tools", "aws-neuronx-oci-hook"
+# The package of older guides. Both packages conflict with each other (aws-neuron-driver 2.24.7.0).
+OLD_DKMS = "aws-neuron-dkms"
 _BASES = {"apt": "https://apt.repos.neuron.amazonaws.com", "dnf": "https://yum.repos.neuron.amazonaws.com"}
 _KEY_FILE = "GPG-PUB-KEY-AMAZON-AWS-NEURON.PUB"
 # Computed from a copy of the key of neuron-maintainers@amazon.com, 2019-11-11.
@@ -133,6 +136,27 @@ def define(host: Host, request: NeuronDriverRequest, platform: Mapping[str, Any]
         "proxy_password": request.proxy_password,
     }
     return {name: value for name, value in options.items() if value}
+
+
+def replacement_problem(host: Host, present: str | None, chosen: str | None) -> str | None:
+    """Return why the driver's package cannot be installed over what the host has, or None.
+
+    `present`: its installed version. `chosen`: the version to install, None before the query.
+    """
+    if installed.is_installed(host, OLD_DKMS):
+        tool = "apt-get purge" if host["os"]["package_manager"] == "apt" else "dnf remove"
+        return (
+            f"Package {OLD_DKMS} is installed, which conflicts with {DKMS}. Stop the containers with chips, run "
+            f"'{tool} {OLD_DKMS}', and run this role again. To keep that driver, set {ROLE}_source=preinstalled."
+        )
+    # A downgrade with dnf fails, so AWS removes the package first (awslabs/amazon-eks-ami, install-neuron-driver.sh).
+    if host["os"]["package_manager"] == "dnf" and present and chosen and number(present) > number(chosen):
+        return (
+            f"{DKMS} {present} is installed, and {chosen} is older, which dnf cannot install over it. Stop the "
+            f"containers with chips, run 'dnf remove {DKMS}', and run this role again. To keep {present}, set "
+            f"{ROLE}_version={present}."
+        )
+    return None
 
 
 def headers(host: Host) -> list[str]:

@@ -132,6 +132,7 @@ def plan(
         _packages(case, result)
     _hook(case, result)
     if not result.problems:
+        _prepare_transaction(case, result)
         _modules_file(case, result)
         _load(case, result)
         is_ready = state["state"] == schema.READY or bool(result.load)
@@ -238,14 +239,11 @@ def _packages(case: _Case, result: NeuronPlan) -> None:
     result.reasons += found.reasons
     _pin_tools(case, result, pins.get(TOOLS))
     result.changes += packages.texts(result.transaction) if result.transaction else []
-    _refuse_while_held(case, result)
-    if result.transaction and result.transaction.install:
-        result.has_secrets = own_repository.has_password(result.transaction.repositories)
-        if host["secure_boot"]["signatures_enforced"]:
-            result.reasons.append(
-                "the kernel only loads signed modules; enroll the key of DKMS with mokutil, or the driver cannot be "
-                "loaded"
-            )
+    _refuse_replacement(case, result)
+    if result.transaction and result.transaction.install and host["secure_boot"]["signatures_enforced"]:
+        result.reasons.append(
+            "the kernel only loads signed modules; enroll the key of DKMS with mokutil, or the driver cannot be loaded"
+        )
 
 
 def _hook(case: _Case, result: NeuronPlan) -> None:
@@ -255,6 +253,10 @@ def _hook(case: _Case, result: NeuronPlan) -> None:
     result.changes += result.hook.changes
     if not result.hook.install or result.problems:
         return
+    problem = neuron_packages.problem(case.host, case.request, case.platform)
+    if problem:
+        result.problems.append(problem)
+        return
     work = result.transaction or packages.VendorTransaction()
     definition = neuron_packages.define(case.host, case.request, case.platform or {})
     if definition and not own_repository.is_present(case.host, definition["name"]):
@@ -263,6 +265,17 @@ def _hook(case: _Case, result: NeuronPlan) -> None:
     work.install = [*work.install, f"{HOOK}={release[HOOK]}" if HOOK in release else HOOK]
     work.hold = [*work.hold, HOOK] if case.request.hold else work.hold
     result.transaction = work
+
+
+def _prepare_transaction(case: _Case, result: NeuronPlan) -> None:
+    """Add what dnf needs for holds, and find out whether the transaction has passwords."""
+    work = result.transaction
+    if work is None:
+        return
+    needs = (case.platform or {}).get("hold_needs")
+    if work.hold and needs and needs not in work.install and not installed.is_installed(case.host, needs):
+        work.install = [*work.install, needs]
+    result.has_secrets = own_repository.has_password(work.repositories)
 
 
 def _accepts_kernel(case: _Case, result: NeuronPlan) -> bool:
@@ -298,16 +311,19 @@ def _pin_tools(case: _Case, result: NeuronPlan, pin: str | None) -> None:
         result.transaction = work
 
 
-def _refuse_while_held(case: _Case, result: NeuronPlan) -> None:
+def _refuse_replacement(case: _Case, result: NeuronPlan) -> None:
     """Refuse to replace a driver that is in use: the package's script would unload it, or fail halfway."""
     install = result.transaction.install if result.transaction else []
-    replaces = case.driver.get("loaded") and any(item.partition("=")[0] == DKMS for item in install)
-    in_use = holders(case.host) if replaces else []
+    if not any(item.partition("=")[0] == DKMS for item in install):
+        return
+    in_use = holders(case.host) if case.driver.get("loaded") else []
     if in_use:
         result.problems.append(
             f"The driver cannot be changed to {result.version or 'another version'}, because chips are in use by "
             f"{'; '.join(in_use)}. Stop the containers and processes, and run this role again. Nothing was changed."
         )
+    problem = neuron_packages.replacement_problem(case.host, case.installed, result.version)
+    result.problems += [problem] if problem else []
 
 
 # --- the kernel module ------------------------------------------------------------------------------------------------

@@ -38,6 +38,8 @@ _CHIPS_WITH_TOPOLOGY, _GROUPS = 16, (1, 4, 8, 16)
 # The runtime of package aws-neuronx-oci-hook, and its variable (aws-neuron-sdk, deploy/tutorials/oci-hook.rst).
 RUNTIME_NAME = "neuron"
 VISIBLE_DEVICES = "AWS_NEURON_VISIBLE_DEVICES"
+# Docker's own runtime, for containers that must not get more chips from the hook.
+_PLAIN_RUNTIME = "runc"
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ class NeuronVendor(NodeVendor):
     def build_inventory(self, devices: Sequence[Mapping[str, Any]]) -> Inventory:
         """Return the chips, with the rule for consecutive numbers."""
         found = super().build_inventory(devices)
-        aligned = _GROUPS if len(found.gpus) == _CHIPS_WITH_TOPOLOGY else ()
+        # A chip that the driver has lost counts, because the others keep the links of their groups.
+        aligned = _GROUPS if len(devices) == _CHIPS_WITH_TOPOLOGY else ()
         return replace(found, runs=RunRule(_WHY, aligned))
 
     def image_request(self, image: Image, env: Mapping[str, str]) -> tuple[Request, str] | None:
@@ -85,9 +88,16 @@ class NeuronVendor(NodeVendor):
     def access(self, isolation: str, engine: Docker | Podman, units: Sequence[Unit], task: ContainerTask) -> Access:
         """Return what the container is given."""
         if isolation != RUNTIME or not units:
-            return super().access(isolation, engine, units, task)
+            given = super().access(isolation, engine, units, task)
+            return replace(given, runtime=_PLAIN_RUNTIME) if self._gives_more(engine.state(), task) else given
         indexes = ",".join(str(unit.gpu.index) for unit in sorted(units, key=lambda unit: unit.order))
         return Access(RUNTIME, runtime=RUNTIME_NAME, env={VISIBLE_DEVICES: indexes})
+
+    @staticmethod
+    def _gives_more(engine: EngineState, task: ContainerTask) -> bool:
+        """Return whether the hook is in the default runtime, and would add the chips that a variable names."""
+        names_chips = bool((task.env or {}).get(VISIBLE_DEVICES))
+        return engine.name == "docker" and engine.default_runtime == RUNTIME_NAME and names_chips
 
     def assigned_gpus(
         self, container: Mapping[str, Any], engine: EngineState, exclude: Collection[str] = ()

@@ -111,6 +111,16 @@ def test_aligned_runs_only_on_hosts_with_16_chips(host):
     assert host.chips(gpus=4, exclusive=True) == [4, 5, 6, 7]
 
 
+def test_a_lost_chip_of_16_does_not_change_the_groups(host):
+    """The other chips keep the links of their groups."""
+    addresses = host.tree.bus(TRN2, 16)
+    for _number in range(15):
+        host.tree.chip(TRN2)
+    host.tree.log(addresses[1:])
+    host.has(with_nodes("other", 0, exclusive=True))
+    assert host.chips(gpus=4, exclusive=True) == [4, 5, 6, 7]
+
+
 def test_without_16_chips_the_shortest_run_is_used(host):
     host.tree.host(INF2, 12)
     host.has(with_nodes("other", 0, exclusive=True))
@@ -181,6 +191,19 @@ def test_the_runtime_of_the_hook_is_used_only_on_request(host):
         "neuron",
         {"AWS_NEURON_VISIBLE_DEVICES": "0,1"},
     )
+
+
+@pytest.mark.parametrize(
+    ("default", "gpus", "runtime"), [("neuron", "none", "runc"), ("neuron", 1, "runc"), ("runc", 1, None)]
+)
+def test_the_default_runtime_of_the_hook_adds_no_chip(host, default, gpus, runtime):
+    host.tree.host(INF2, 2)
+    image = Image(id="sha256:1", env={"AWS_NEURON_VISIBLE_DEVICES": "ALL"})
+    state = docker("28.3.3", runtimes={"runc": "runc", "neuron": "/opt/aws/hook"}, default_runtime=default)
+    host.engines["docker"] = Engine(state, images={"image": image})
+    plan = host.plan(gpus=gpus)
+    assert plan["module_args"].get("runtime") == runtime
+    assert plan["gpu_assignment"]["uuids"] == ([] if gpus == "none" else [chip_id(0)])
 
 
 @pytest.mark.parametrize(("value", "expected"), [("ALL", [0, 1, 2]), ("1,2", [1, 2]), ("", [])])

@@ -15,8 +15,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     health,
+    neuron_packages,
     neuron_part,
     neuron_plan,
     neuron_request,
@@ -195,6 +197,119 @@ def test_the_headers_of_the_kernel(tmp_path, key, kernel, expected):
     assert expected in result.transaction.install
 
 
+# --- a mirror with a login, and rpm -----------------------------------------------------------------------------------
+
+LOGIN = {
+    "mirror": "https://mirror.example/neuron",
+    "repository_username": "robot",
+    "repository_password": "geheim",
+    "proxy": "http://proxy.example:3128",
+    "proxy_username": "via",
+    "proxy_password": "hidden",
+}
+APT = ("ubuntu-22.04", "ubuntu-24.04", "debian-12")
+RPM = ("el-9", "el-10", "amazon-2023")
+
+
+def written(definition, manager):
+    """Return the files of a repository that the package manager reads, with their modes."""
+    (repository,) = repository_definition.read([definition], manager)
+    files = repository_files.without_key(repository, manager)
+    return {file.path: (file.content.decode(), file.mode) for file in files if file.content is not None}
+
+
+@pytest.mark.parametrize("key", [*APT, *RPM])
+def test_a_mirror_with_a_login(tmp_path, key):
+    host = bare(tmp_path, key=key)
+    values = {**LOGIN, "suite": "bookworm"}
+    first = part(host, **values)
+    assert first.errors == []
+    second = part(host, OFFERED, **values)
+    # The task that shows the plan is not logged.
+    assert (second.errors, second.has_secrets) == ([], True)
+    (definition,) = second.plan["transaction"]["repositories"]
+    assert first.query["repositories"] == [definition]
+    files = written(definition, host["os"]["package_manager"])
+    secret = [path for path, (text, _mode) in files.items() if "geheim" in text or "hidden" in text]
+    assert secret
+    assert {files[path][1] for path in secret} == {0o600}
+    assert any("geheim" in files[path][0] for path in secret)
+    assert not any("geheim" in text or "hidden" in text for text in (*second.changes, *second.reasons))
+    for text, mode in files.values():
+        assert mode == 0o600 or "robot" not in text
+
+
+@pytest.mark.parametrize("mirror", ["", "file:///srv/neuron"])
+def test_a_login_needs_the_server_of_a_mirror(mirror):
+    """It must never be sent to AWS."""
+    with pytest.raises(VariableError, match="neuron_driver_repository_username is set without the URL of a server"):
+        neuron_request.read({**LOGIN, "mirror": mirror})
+
+
+@pytest.mark.parametrize("key", ["ubuntu-24.04", "el-9", "amazon-2023"])
+def test_a_changed_password_changes_only_the_repository_and_is_a_secret(tmp_path, key):
+    host = record(working(tmp_path, key=key, packages={**CURRENT, LOCK: "1"}, held=(DKMS, TOOLS)))
+    definition = neuron_packages.define(host, neuron_request.read(LOGIN), {"suite": "noble"})
+    for path, (text, mode) in written(definition, host["os"]["package_manager"]).items():
+        host["files"][path] = {"exists": True, "content": text, "mode": f"{mode:04o}"}
+    result = planned(host, **{**LOGIN, "repository_password": "neu"})
+    assert (result.problems, result.transaction.install, result.has_secrets) == ([], [], True)
+    assert result.transaction.repositories[0]["password"] == "neu"
+
+
+LOCK = "python3-dnf-plugin-versionlock"
+
+
+@pytest.mark.parametrize("key", RPM)
+def test_an_installation_with_dnf(tmp_path, key):
+    result = planned(bare(tmp_path, key=key), OFFERED)
+    assert result.problems == []
+    assert result.transaction.install == [f"{DKMS}=2.30.2.0", f"{TOOLS}=2.32.28.0", LOCK]
+    assert (result.transaction.hold, result.idle_commands) == ([DKMS, TOOLS], ["update-pciids"])
+    (repository,) = result.transaction.repositories
+    assert (repository["url"], "suite" in repository) == ("https://yum.repos.neuron.amazonaws.com", False)
+
+
+@pytest.mark.parametrize("key", [*APT[:2], *RPM])
+def test_a_converged_host_of_each_platform_needs_nothing(tmp_path, key):
+    host = record(working(tmp_path, key=key, packages={**CURRENT, LOCK: "1"}, held=(DKMS, TOOLS)))
+    result = planned(host)
+    assert (result.problems, result.transaction, result.query) == ([], None, None)
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        ("el-9", "2.31.7.0 is installed, and 2.30.2.0 is older, which dnf cannot install over it"),
+        ("amazon-2023", "run 'dnf remove aws-neuronx-dkms', and run this role again"),
+        # apt installs an older version over a newer one.
+        ("ubuntu-24.04", None),
+    ],
+)
+def test_an_older_driver_over_a_newer_one(tmp_path, key, problem):
+    packages = {DKMS: "2.31.7.0", TOOLS: "2.33.38.0", LOCK: "1"}
+    host = record(working(tmp_path, version="2.31.7.0", key=key, packages=packages, held=(DKMS, TOOLS)))
+    assert planned(host, release="2.32").problems == []  # before the query
+    found = planned(host, OFFERED, release="2.32").problems
+    assert [text for text in found if problem and problem in text] == found
+    assert len(found) == (1 if problem else 0)
+
+
+@pytest.mark.parametrize(
+    ("key", "command"), [("ubuntu-22.04", "apt-get purge aws-neuron-dkms"), ("el-9", "dnf remove aws-neuron-dkms")]
+)
+def test_the_package_of_older_guides_is_named_before_any_change(tmp_path, key, command):
+    (problem,) = planned(bare(tmp_path, INF1, key=key, packages={"aws-neuron-dkms": "1.5.0"})).problems
+    assert "Package aws-neuron-dkms is installed, which conflicts with aws-neuronx-dkms" in problem
+    assert f"run '{command}'" in problem
+
+
+def test_a_working_driver_of_older_guides_is_adopted(tmp_path):
+    result = planned(working(tmp_path, INF1, version="2.21.0.0", packages={"aws-neuron-dkms": "2.21.0.0"}))
+    assert (result.problems, result.transaction) == ([], None)
+    assert "the installed driver 2.21.0.0 is adopted" in result.reasons
+
+
 # --- an installed driver ---------------------------------------------------------------------------------------------
 
 
@@ -335,6 +450,27 @@ def test_another_file_of_the_package_is_an_error(tmp_path, text, message):
     result = planned(with_hook(tmp_path, text), oci_hook=True)
     assert message in result.problems[0]
     assert "daemon.json was not changed" in result.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "changes", "message"),
+    [
+        ("debian-12", {}, "Set neuron_driver_suite, for example to bookworm"),
+        ("sles-15", {}, "AWS has no Neuron packages for sles-15"),
+    ],
+)
+def test_the_hook_of_an_adopted_driver_needs_the_repository(tmp_path, key, changes, message):
+    result = planned(working(tmp_path, key=key, **changes), oci_hook=True)
+    (problem,) = result.problems
+    assert message in problem
+    assert (result.transaction, result.changes) == (None, [])
+
+
+@pytest.mark.parametrize(("key", "more"), [("ubuntu-24.04", []), ("el-9", [LOCK])])
+def test_the_hook_of_an_adopted_driver_brings_what_holds_need_and_keeps_passwords_secret(tmp_path, key, more):
+    result = planned(working(tmp_path, key=key, packages=CURRENT), oci_hook=True, **LOGIN)
+    assert (result.problems, result.transaction.install) == ([], [HOOK, *more])
+    assert (result.transaction.hold, result.has_secrets) == ([HOOK], True)
 
 
 def test_amazon_linux_has_no_hook(tmp_path):
