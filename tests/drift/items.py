@@ -25,13 +25,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group, with_nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RoleTransaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Values
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, cri_plan, own_cdi, wrapper_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_package_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program
 
@@ -290,7 +290,7 @@ def unknown_fields() -> list[str]:
         "transaction": DriverTransaction,
         "container_engine": engine_plan.EnginePlan,
         "nvidia_container_toolkit": toolkit_plan.ToolkitPlan,
-        "toolkit_transaction": toolkit_package_plan.ToolkitTransaction,
+        "toolkit_transaction": RoleTransaction,
         "cdi": cdi_refresh.Refresh,
         "own_cdi": own_cdi.OwnCdi,
         "cri": cri_plan.CriPlan,
@@ -302,7 +302,7 @@ def unknown_fields() -> list[str]:
         "transaction": {"module_streams"},
         "container_engine": set(),
         "nvidia_container_toolkit": set(),
-        "toolkit_transaction": set(),
+        "toolkit_transaction": {"remove", "uses_repositories"},
         "cdi": set(),
         "own_cdi": set(),
         "cri": set(),

@@ -23,6 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RoleTransaction
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -45,20 +46,6 @@ class Toolkit:
 
 
 @dataclasses.dataclass
-class CudaTransaction:
-    """The options of module package_transaction that depend on the host."""
-
-    install: list[str] = dataclasses.field(default_factory=list)
-    # Packages that configure the same repository.
-    purge: list[str] = dataclasses.field(default_factory=list)
-    repositories: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
-    # Repositories that stay until this role no longer needs them, even if another role added them.
-    uses_repositories: list[str] = dataclasses.field(default_factory=list)
-    # Files of the repository, and older entries of it to remove.
-    files: list[dict[str, str]] = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass
 class CudaPlan:
     """What the role does on a host, and why."""
 
@@ -67,7 +54,7 @@ class CudaPlan:
     # Directory of the toolkit on PATH.
     default: str | None = None
     # The options of module package_transaction, None if it has nothing to do.
-    transaction: dict[str, t.Any] | None = None
+    transaction: RoleTransaction | None = None
     # The change of the file that sets PATH, with `path`, `state` and `content`.
     profile: dict[str, str] | None = None
     # Files to observe before the plan is complete.
@@ -93,10 +80,11 @@ def plan(
     each toolkit version.
     """
     result = CudaPlan(request.source)
-    work = CudaTransaction()
+    work = RoleTransaction()
     _SOURCES[request.source](result, work, host, request, distributions)
-    if any(vars(work).values()) or packages_record.is_unfinished(host, packages_record.TOOLKIT):
-        result.transaction = {**dataclasses.asdict(work), "keep": driver_membership.SELECTORS}
+    if work.is_needed(host, packages_record.TOOLKIT):
+        work.keep = list(driver_membership.SELECTORS)
+        result.transaction = work
     if not result.problems:
         _environment(result, host, request)
         _driver(result, host, request, branches)
@@ -112,7 +100,7 @@ def plan(
 
 def _preinstalled(
     result: CudaPlan,
-    _work: CudaTransaction,
+    _work: RoleTransaction,
     host: Host,
     request: CudaRequest,
     _distributions: t.Any,
@@ -142,7 +130,7 @@ def _preinstalled(
 
 def _distribution(
     result: CudaPlan,
-    work: CudaTransaction,
+    work: RoleTransaction,
     host: Host,
     request: CudaRequest,
     distributions: dict[str, t.Any],
@@ -189,7 +177,7 @@ def _distribution(
 
 def _nvidia(
     result: CudaPlan,
-    work: CudaTransaction,
+    work: RoleTransaction,
     host: Host,
     request: CudaRequest,
     _distributions: t.Any,
@@ -239,7 +227,7 @@ def _toolkit(result: CudaPlan, version: str | None, directory: str) -> None:
     result.toolkits.append(Toolkit(version, directory, nvcc=f"{directory}/bin/nvcc"))
 
 
-def _repository(result: CudaPlan, work: CudaTransaction, host: Host, request: CudaRequest) -> None:
+def _repository(result: CudaPlan, work: RoleTransaction, host: Host, request: CudaRequest) -> None:
     """Plan the configuration of NVIDIA's repository. It is only required if packages are missing."""
     system = host["os"]
     data = nvidia_repository_data.of(system["key"])

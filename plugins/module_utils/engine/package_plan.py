@@ -27,8 +27,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RolePackages, RoleTransaction
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -36,7 +37,6 @@ if t.TYPE_CHECKING:
 SOURCES = ("distribution", "docker")
 # The first versions that give GPUs to containers: Docker's --gpus, and CDI in Podman. Older engines are not current.
 _FIRST_VERSIONS = {"docker": "19.03", "podman": "4.1", "containerd": "0"}
-_MOST_NAMED_VERSIONS = 10
 
 
 Versions = t.Mapping[str, list[str]]
@@ -50,35 +50,6 @@ class Found:
     # A source, `package NAME` or `unit PATH`. None: no engine is installed.
     origin: str | None
     version: str | None
-
-
-@dataclasses.dataclass
-class EngineTransaction:
-    """The options of module package_transaction that depend on the host."""
-
-    install: list[str] = dataclasses.field(default_factory=list)
-    remove: list[str] = dataclasses.field(default_factory=list)
-    hold: list[str] = dataclasses.field(default_factory=list)
-    # The runtime of Kubernetes, which dependencies must not change.
-    keep: list[str] = dataclasses.field(default_factory=list)
-    release: list[str] = dataclasses.field(default_factory=list)
-    repositories: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass
-class EnginePackages:
-    """The plan of the packages. `transaction` and `query` are None if there is nothing to do or to ask."""
-
-    source: str | None = None
-    # The version after the role, None if it is not known before the installation.
-    version: str | None = None
-    transaction: EngineTransaction | None = None
-    query: dict[str, t.Any] | None = None
-    # Whether the role installs or replaces the engine, and whether it changes the version of the installed engine.
-    installs: bool = False
-    moves: bool = False
-    problems: list[str] = dataclasses.field(default_factory=list)
-    reasons: list[str] = dataclasses.field(default_factory=list)
 
 
 class _NoVersion(Exception):
@@ -107,10 +78,10 @@ class _Case:
 
 def plan(
     host: Host, request: EngineRequest, platforms: dict[str, t.Any], found: Found, versions: Versions | None
-) -> EnginePackages:
+) -> RolePackages:
     """Return the plan. `versions` has the available versions by package, or None before the query."""
     platform = platforms.get(host["os"]["key"] or "") or {}
-    case, result, work = _Case(host, request, platform, found, versions), EnginePackages(), EngineTransaction()
+    case, result, work = _Case(host, request, platform, found, versions), RolePackages(), RoleTransaction()
     replaces = _replaces(case, result)
     if not result.problems:
         if found.origin and not replaces:
@@ -134,8 +105,7 @@ def plan(
     if (work.install or work.remove) and request.name != "containerd" and coexistence.kubernetes(host):
         work.keep = [name for name in coexistence.RUNTIMES if is_installed(host, name) and name not in work.remove]
     work.install = list(dict.fromkeys(work.install))
-    if any(vars(work).values()) or packages_record.is_unfinished(host, owned.ENGINE_RECORD):
-        result.transaction = work
+    result.transaction = work if work.is_needed(host, owned.ENGINE_RECORD) else None
     return result
 
 
@@ -166,7 +136,7 @@ def source_of(package: str, engine: t.Mapping[str, t.Any]) -> str | None:
 # --- an installed engine --------------------------------------------------------------------------------------------
 
 
-def _replaces(case: _Case, result: EnginePackages) -> bool:
+def _replaces(case: _Case, result: RolePackages) -> bool:
     """Return whether the role replaces the installed engine. Refuse an engine of another origin without permission."""
     found, request = case.found, case.request
     if not found.origin or request.source in ("auto", "preinstalled", found.origin):
@@ -189,7 +159,7 @@ def _replaces(case: _Case, result: EnginePackages) -> bool:
     return False
 
 
-def _adopt(case: _Case, result: EnginePackages, work: EngineTransaction) -> None:
+def _adopt(case: _Case, result: RolePackages, work: RoleTransaction) -> None:
     host, request, found = case.host, case.request, case.found
     result.version = found.version
     result.source = found.origin if found.origin in SOURCES else None
@@ -238,7 +208,7 @@ def _adopt(case: _Case, result: EnginePackages, work: EngineTransaction) -> None
 # --- a missing engine -----------------------------------------------------------------------------------------------
 
 
-def _install(case: _Case, result: EnginePackages, work: EngineTransaction, platforms: dict[str, t.Any]) -> None:
+def _install(case: _Case, result: RolePackages, work: RoleTransaction, platforms: dict[str, t.Any]) -> None:
     request, name = case.request, case.request.name
     if request.source == "preinstalled":
         result.problems.append(
@@ -258,7 +228,7 @@ def _install(case: _Case, result: EnginePackages, work: EngineTransaction, platf
         return
     rejected: list[str] = []
     for source in candidates:
-        attempt, todo = EnginePackages(source=source, installs=True), EngineTransaction()
+        attempt, todo = RolePackages(source=source, installs=True), RoleTransaction()
         try:
             _from(case, attempt, todo, source, is_last=source == candidates[-1])
         except _NoVersion as error:
@@ -283,7 +253,7 @@ def _uses_docker(case: _Case) -> bool:
     return bool(has_package or has_entry)
 
 
-def _from(case: _Case, result: EnginePackages, work: EngineTransaction, source: str, *, is_last: bool) -> None:
+def _from(case: _Case, result: RolePackages, work: RoleTransaction, source: str, *, is_last: bool) -> None:
     """Plan the installation from one source, and the query of it. Raise _NoVersion if no version suits."""
     data, request = case.engine[source], case.request
     work.install = [name for name in data["packages"] if not is_installed(case.host, name)]
@@ -301,7 +271,7 @@ def _from(case: _Case, result: EnginePackages, work: EngineTransaction, source: 
     _select(case, result, work, _core(data), first=first)
 
 
-def _select(case: _Case, result: EnginePackages, work: EngineTransaction, names: list[str], *, first: str = "") -> None:
+def _select(case: _Case, result: RolePackages, work: RoleTransaction, names: list[str], *, first: str = "") -> None:
     """Choose the version of the packages that have one version, or plan the query of the available versions."""
     request, available, source = case.request, case.versions or {}, str(result.source)
     if any(name not in available for name in names):
@@ -314,23 +284,22 @@ def _select(case: _Case, result: EnginePackages, work: EngineTransaction, names:
         hint = data.get("hints", {}).get(case.host["os"]["id"]) or data.get("hint")
         where = "no repository of this host" if source == "distribution" else place
         raise _NoVersion(f"{where} has {'' if source == 'distribution' else 'no '}{main}{f' ({hint})' if hint else ''}")
-    suitable = [version for version in available[main] if _fits(version, request, first)]
-    if not suitable:
-        some = ", ".join(list(dict.fromkeys(map(plain_version, available[main])))[:_MOST_NAMED_VERSIONS])
+    # Without a request, the package manager chooses the builds. It knows pins and priorities.
+    is_pinned = _is_pinned(case, names)
+    unit = names if is_pinned else names[:1]
+    choice = role_packages.choose(available, unit, lambda version: _fits(version, request, first), key=version_key)
+    if choice.usable is None:
+        some = role_packages.named(list(dict.fromkeys(map(plain_version, available[main]))))
         wanted = _requested(request) or f"{request.name} {first} or newer is required"
         raise _NoVersion(f"{wanted}, but {place} has no such version of {main}. It has {some}")
-    result.version = suitable[0]
-    if not _is_pinned(case, names):
-        # The package manager knows pins and priorities.
-        return
-    items = {}
-    for name in names:
-        builds = [version for version in available[name] if version_key(version) == version_key(suitable[0])]
-        if not builds:
-            raise _NoVersion(f"{place} has {main} {plain_version(suitable[0])}, but not {name} in this version")
-        if case.host["installed_packages"].get(name, "").partition(" ")[0] != builds[0]:
-            items[name] = f"{name}={builds[0]}"
-    work.install = [*items.values(), *(name for name in work.install if name not in items)]
+    if not choice.builds:
+        lacking = ", ".join(choice.lacking)
+        raise _NoVersion(f"{place} has {main} {plain_version(choice.usable)}, but not {lacking} in this version")
+    result.version = choice.builds[main]
+    if is_pinned:
+        known = {name: version.partition(" ")[0] for name, version in case.host["installed_packages"].items()}
+        items = [f"{name}={build}" for name, build in choice.builds.items() if known.get(name) != build]
+        work.install = [*items, *(name for name in work.install if name not in names)]
 
 
 def _is_pinned(case: _Case, names: list[str]) -> bool:
@@ -339,7 +308,7 @@ def _is_pinned(case: _Case, names: list[str]) -> bool:
     return bool(is_requested) or any(is_installed(case.host, name) for name in names)
 
 
-def _complete(case: _Case, result: EnginePackages, work: EngineTransaction, names: list[str]) -> None:
+def _complete(case: _Case, result: RolePackages, work: RoleTransaction, names: list[str]) -> None:
     """Plan the missing packages of an installed engine in its version, or the query of their versions."""
     available = case.versions or {}
     if any(name not in available for name in names):
@@ -416,7 +385,7 @@ def _unsupported(case: _Case, platforms: dict[str, t.Any]) -> str:
 # --- packages that cannot stay --------------------------------------------------------------------------------------
 
 
-def _conflicts(case: _Case, result: EnginePackages, work: EngineTransaction, source: str) -> None:
+def _conflicts(case: _Case, result: RolePackages, work: RoleTransaction, source: str) -> None:
     host, request, data = case.host, case.request, case.engine[source]
     names = [name for name in data.get("conflicts", ()) if is_installed(host, name) and name not in data["packages"]]
     found = case.found.package
@@ -445,15 +414,13 @@ def _conflicts(case: _Case, result: EnginePackages, work: EngineTransaction, sou
 # --- repository, support and holds ----------------------------------------------------------------------------------
 
 
-def _repository(case: _Case, result: EnginePackages, work: EngineTransaction, *, needs: bool) -> None:
+def _repository(case: _Case, result: RolePackages, work: RoleTransaction, *, needs: bool) -> None:
     """Plan Docker's repository. An entry of the user for it, or for a mirror, stays as it is."""
     if result.source != "docker" or "repository" not in case.platform:
         return
     definition = docker_repository.define(case.host, case.platform["repository"], case.request)
-    missing = needs and not docker_repository.is_ours(case.host)
-    missing = missing and not docker_repository.others(case.host, case.platform["repository"])
-    if missing or own_repository.is_outdated(case.host, definition):
-        work.repositories = [definition]
+    is_needed = needs and not docker_repository.others(case.host, case.platform["repository"])
+    role_packages.plan_repository(case.host, definition, work, is_needed=is_needed)
 
 
 def _support(case: _Case) -> list[str]:
@@ -463,7 +430,7 @@ def _support(case: _Case) -> list[str]:
     return [*case.engine.get("support", ()), *libraries]
 
 
-def _kernel_modules(case: _Case, result: EnginePackages, work: EngineTransaction) -> None:
+def _kernel_modules(case: _Case, result: RolePackages, work: RoleTransaction) -> None:
     """Plan the packages of the kernel modules that dockerd needs, and the query of them."""
     rules = (case.engine.get(result.source or "") or {}).get("kernel_modules", ())
     options = {**(case.host["docker_daemon_json"].get("content") or {}), **case.request.docker_options}
@@ -485,15 +452,10 @@ def _core(data: t.Mapping[str, t.Any]) -> list[str]:
     return list(data.get("lockstep") or data["packages"][:1])
 
 
-def _holds(case: _Case, result: EnginePackages, work: EngineTransaction) -> None:
-    host, request = case.host, case.request
-    held = host["held_packages"]
-    if not request.hold:
-        recorded = packages_record.read(host, owned.ENGINE_RECORD)["holds"]
-        work.release = sorted(name for name in recorded if name in held)
-        return
+def _holds(case: _Case, result: RolePackages, work: RoleTransaction) -> None:
+    host, request, needs = case.host, case.request, case.platform.get("hold_needs")
     data = case.engine.get(result.source or "")
-    if not data and not case.found.package:
+    if request.hold and not data and not case.found.package:
         result.reasons.append(
             f"container_engine_hold has no effect, because the installed {request.name} ({case.found.origin}) belongs "
             "to no package that this role knows"
@@ -504,13 +466,9 @@ def _holds(case: _Case, result: EnginePackages, work: EngineTransaction) -> None
         # Kubernetes decides about the version of its runtime.
         members = [name for name in members if name not in coexistence.RUNTIMES or request.name == "containerd"]
     members = [name for name in members if name in coming or is_installed(host, name)]
-    if any(name in coming or name not in held for name in members):
-        work.hold = members
-        plugin = case.platform.get("hold_needs")
-        if plugin and not is_installed(host, plugin) and request.source == "preinstalled":
-            result.problems.append(
-                f"container_engine_hold=true needs {plugin}, but container_engine_source=preinstalled installs no "
-                f"package. Install {plugin}, or set container_engine_source=auto."
-            )
-        elif plugin and not is_installed(host, plugin):
-            work.install.append(plugin)
+    role_packages.plan_holds(host, owned.ENGINE_RECORD, work, members, hold=request.hold, needs=needs)
+    if request.source == "preinstalled" and work.install:
+        result.problems.append(
+            f"container_engine_hold=true needs {needs}, but container_engine_source=preinstalled installs no package. "
+            f"Install {needs}, or set container_engine_source=auto."
+        )

@@ -43,6 +43,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import plain_version, version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RolePackages, RoleTransaction
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -85,7 +86,7 @@ class EnginePlan:
     version: str | None
     source: str | None = None
     packages: list[str] = dataclasses.field(default_factory=list)
-    transaction: package_plan.EngineTransaction | None = None
+    transaction: RoleTransaction | None = None
     query: dict[str, t.Any] | None = None
     changes_engine: bool = False
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
@@ -146,25 +147,17 @@ def plan(
         result.problems.append(needs_root(host["uid"]))
     unmasks = [f"unmask {', '.join(result.service.unmask)}"] if result.service and result.service.unmask else []
     joins = [f"add {', '.join(members.add)} to group {docker_group.GROUP}"] if members.add else []
-    result.changes = [*_package_changes(result.transaction), *unmasks, *config, *_starts(result.service), *joins]
+    result.changes = [
+        *(result.transaction.changes() if result.transaction else []),
+        *unmasks,
+        *config,
+        *_starts(result.service),
+        *joins,
+    ]
     reasons = [*packages.reasons, _reason(result, host, service, found, packages), *notes, *members.reasons]
     cdi = [] if packages.problems else package_plan.without_cdi(host, request, platforms, result.version)
     result.reason = "; ".join([*reasons, *coexistence.notes(host, request.name), *cdi])
     return result
-
-
-def _package_changes(work: package_plan.EngineTransaction | None) -> list[str]:
-    if work is None:
-        return []
-    parts = (
-        ("remove", work.remove),
-        ("add repository", [repository["url"] for repository in work.repositories]),
-        ("install", work.install),
-        ("hold", work.hold),
-        ("release", work.release),
-    )
-    changes = [f"{verb} {', '.join(names)}" for verb, names in parts if names]
-    return changes or ["finish the interrupted installation of the packages"]
 
 
 def _no_engine(host: Host, request: EngineRequest) -> EnginePlan:
@@ -414,7 +407,7 @@ def _reason(
     host: Host,
     service: dict[str, t.Any],
     found: package_plan.Found,
-    packages: package_plan.EnginePackages,
+    packages: RolePackages,
 ) -> str:
     titles = {"distribution": "the distribution", "docker": "Docker's repository"}
     name, origin = result.engine, titles.get(str(found.origin), str(found.origin))

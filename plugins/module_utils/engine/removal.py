@@ -71,13 +71,11 @@ def plan(host: Host, request: EngineRequest, platforms: dict[str, t.Any]) -> Eng
     installed = list(host["installed_packages"])
     # The record also lists packages that somebody else has removed since.
     recorded = packages_record.possibly_installed(host, owned.ENGINE_RECORD, installed).intersection(installed)
-    known = packages_record.read(host, owned.ENGINE_RECORD)
-    # Dependencies stay if another package needs them.
-    requested = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
+    removable = packages_record.to_remove(host, owned.ENGINE_RECORD)
     platform = platforms.get(host["os"]["key"] or "") or {}
     for name, unit in UNITS.items():
         sources = [(platform.get(name) or {}).get(source) or {} for source in _SOURCES]
-        found = sorted({package for data in sources for package in data.get("packages", ())} & requested & recorded)
+        found = sorted({package for data in sources for package in data.get("packages", ())} & removable)
         main = host["engines"][name]["package"]
         if not found or main not in found:
             continue

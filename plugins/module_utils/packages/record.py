@@ -48,6 +48,13 @@ def possibly_installed(host: Host, path: str, installed: list[str]) -> set[str]:
     return ownership.possibly(read(host, path), installed, others)
 
 
+def to_remove(host: Host, path: str) -> set[str]:
+    """Return the installed packages that this role asked for and installed. Dependencies stay if others need them."""
+    known, installed = read(host, path), list(host["installed_packages"])
+    asked = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
+    return asked & possibly_installed(host, path, installed).intersection(installed)
+
+
 def _content(host: Host, path: str) -> dict:
     content = observed_files.content(host, path)
     try:

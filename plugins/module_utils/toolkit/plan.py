@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexi
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import plan as migration_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RolePackages, RoleTransaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     cdi_refresh,
     compatibility,
@@ -49,7 +50,7 @@ class ToolkitPlan:
     version: str | None = None
     source: str | None = None
     packages: list[str] = dataclasses.field(default_factory=list)
-    transaction: package_plan.ToolkitTransaction | None = None
+    transaction: RoleTransaction | None = None
     query: dict[str, t.Any] | None = None
     adds_hook: bool = False
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
@@ -164,7 +165,11 @@ def plan(
     result.problems += result.own_cdi.problems
     reasons += result.own_cdi.reasons
     reasons += _wrapper(result, host, engines, wanted=request.wrapper)
-    result.changes = [*result.migration.changes, *_package_changes(result.transaction), *result.changes]
+    result.changes = [
+        *result.migration.changes,
+        *(result.transaction.changes() if result.transaction else []),
+        *result.changes,
+    ]
     result.acts = bool(
         result.transaction
         or result.migration.changes
@@ -182,16 +187,14 @@ def plan(
     return result
 
 
-def _with_old_packages(
-    packages: package_plan.ToolkitPackages, migration: migration_plan.Migration
-) -> package_plan.ToolkitTransaction | None:
+def _with_old_packages(packages: RolePackages, migration: migration_plan.Migration) -> RoleTransaction | None:
     """Add what the migration removes in the transaction. The query must not read old repositories, either."""
     files = [{"path": path, "state": "absent"} for path in migration.files]
     if packages.query and files:
         packages.query = {**packages.query, "files": files}
     work = packages.transaction
     if migration.purge or files:
-        work = work or package_plan.ToolkitTransaction(keep=list(driver_membership.SELECTORS))
+        work = work or RoleTransaction(keep=list(driver_membership.SELECTORS))
         work.purge, work.files = list(migration.purge), [*work.files, *files]
     return work
 
@@ -270,18 +273,3 @@ def _config(result: ToolkitPlan, host: Host, request: ToolkitRequest, oci_runtim
     if change.keys:
         result.config = change
         result.changes.append(f"change {', '.join(change.keys)} in {config_file.PATH}")
-
-
-def _package_changes(work: package_plan.ToolkitTransaction | None) -> list[str]:
-    if work is None:
-        return []
-    parts = (
-        ("add repository", [repository["url"] for repository in work.repositories]),
-        ("write", [file["path"] for file in work.files if file["state"] == "present"]),
-        ("install", work.install),
-        ("hold", work.hold),
-        ("release", work.release),
-    )
-    changes = [f"{verb} {', '.join(names)}" for verb, names in parts if names]
-    is_old = work.purge or work.files  # the migration names them
-    return changes or ([] if is_old else ["finish the interrupted installation of the packages"])

@@ -93,9 +93,8 @@ def plan(host: Host, restart_policy: str = "when_safe") -> ToolkitRemoval:
     result.has_saved = observed_files.exists(host, owned.MIGRATION)
     found, path = package_plan.found_on(host), owned.CONTAINER_TOOLKIT_RECORD
     recorded = packages_record.possibly_installed(host, path, list(host["installed_packages"]))
-    known = packages_record.read(host, path)
-    requested = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
-    ours = [name for name in package_plan.UNIT if name in found and name in requested & recorded]
+    removable = packages_record.to_remove(host, path)
+    ours = [name for name in package_plan.UNIT if name in removable]
     needed_by = {name: user for user in found if user not in recorded for name in _REQUIRED.get(user, ())}
     result.packages = [name for name in ours if name not in needed_by]
     result.reasons += [

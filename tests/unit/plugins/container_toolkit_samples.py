@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RolePackages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
@@ -24,7 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     package_plan,
     repository,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.package_plan import UNIT, ToolkitPackages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.package_plan import UNIT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import read
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import engine_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
@@ -107,14 +108,14 @@ def registered(seen: dict[str, t.Any]) -> dict[str, t.Any]:
     return with_options(seen, docker_runtime.MANAGER, {"runtimes": {"nvidia": {"path": docker_runtime.PATH}}})
 
 
-def packages(seen: dict[str, t.Any], versions: t.Any = None, **variables: t.Any) -> ToolkitPackages:
+def packages(seen: dict[str, t.Any], versions: t.Any = None, **variables: t.Any) -> RolePackages:
     """Return the plan of the packages with the role's data."""
     return package_plan.plan(t.cast("t.Any", seen), read(variables), PLATFORMS, versions)
 
 
 def answered(
     seen: dict[str, t.Any], offers: t.Mapping[str, list[str]] | None = None, **variables: t.Any
-) -> ToolkitPackages:
+) -> RolePackages:
     """Return the plan of the packages after its query. `offers` has the versions of all repositories."""
     first = packages(seen, **variables)
     if not first.query:

@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RoleTransaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
 
@@ -55,7 +56,7 @@ def add(seen: dict[str, t.Any], path: str, content: t.Any) -> dict[str, t.Any]:
 
 def work(plan: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return the options of module package_transaction. They are empty if it has nothing to do."""
-    return plan["transaction"] or dataclasses.asdict(cuda_plan.CudaTransaction())
+    return plan["transaction"] or dataclasses.asdict(RoleTransaction())
 
 
 def repository(key: str = "debian-12", **request: t.Any) -> dict[str, t.Any]:

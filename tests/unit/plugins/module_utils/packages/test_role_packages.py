@@ -1,0 +1,112 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is the same in the plans of all roles' packages. The tests of the roles cover what differs."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RoleTransaction
+
+UNIT = ["main", "base"]
+RECORD = "/var/lib/gpufleet/some.json"
+
+
+@pytest.mark.parametrize(
+    ("main", "base", "requested", "first", "expected"),
+    [
+        (["2.1-1", "2.0-1"], ["2.1-1", "2.0-1"], "", "", ({"main": "2.1-1", "base": "2.1-1"}, [])),
+        # Epochs differ between packages of one version.
+        (["3:2.1-1"], ["1:2.1-1"], "2.1", "", ({"main": "3:2.1-1", "base": "1:2.1-1"}, [])),
+        (["2.1-2"], ["2.1-1"], "", "", ({}, ["base"])),
+        # The newest version that all packages have.
+        (["2.1-1", "2.0-1"], ["2.0-1"], "", "", ({"main": "2.0-1", "base": "2.0-1"}, [])),
+        (["2.1-1", "2.0-1"], ["2.0-1"], "2.1", "", ({}, ["base"])),
+        (["2.1-1", "2.0-1"], ["2.1-1", "2.0-1"], "2.0", "", ({"main": "2.0-1", "base": "2.0-1"}, [])),
+        (["2.1-1", "1.9-1"], ["1.9-1"], "", "2", ({}, ["base"])),
+        (["1.9-1"], ["1.9-1"], "", "2", ({}, [])),
+        ([], [], "", "", ({}, [])),
+    ],
+)
+def test_all_packages_get_the_newest_version_that_suits(
+    main: list[str], base: list[str], requested: str, first: str, expected: t.Any
+) -> None:
+    choice = role_packages.choose(
+        {"main": main, "base": base},
+        UNIT,
+        lambda version: role_packages.fits(version, requested),
+        lambda version: "is too old" if version.rpartition(":")[2] < first else None,
+    )
+    assert (choice.builds, choice.lacking) == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "requested", "expected"),
+    [
+        ("1.23.0-695", "1.23", True),
+        ("1.23.0-695", "1.23.0-695", True),
+        ("1.23.0-695", "1.23.0-69", False),
+        ("5:26.1.5+dfsg1-9", "26.1.5", True),
+        ("1.20.10-1", "1.20.1", False),
+        ("1.20.1-1", "", True),
+    ],
+)
+def test_a_request_is_the_start_of_a_version(version: str, requested: str, expected: bool) -> None:
+    assert role_packages.fits(version, requested) == expected
+
+
+@pytest.mark.parametrize(
+    ("install", "installed", "held", "hold", "expected"),
+    [
+        (["main=2.1-1", "base=2.1-1"], [], [], True, (UNIT, [], ["lock-plugin"])),
+        (["main=2.1-1", "base=2.1-1"], ["lock-plugin"], [], True, (UNIT, [], [])),
+        # An upgrade releases and holds again.
+        (["main=2.1-1"], ["lock-plugin"], UNIT, True, (UNIT, [], [])),
+        ([], ["lock-plugin"], ["main"], True, (UNIT, [], [])),
+        ([], ["lock-plugin"], UNIT, True, ([], [], [])),
+        # Only what the role holds is released.
+        ([], [], ["main", "base", "foreign"], False, ([], ["base", "main"], [])),
+    ],
+)
+def test_holds(install: list[str], installed: list[str], held: list[str], hold: bool, expected: t.Any) -> None:
+    record = '{"requested": ["main", "base"], "holds": ["main", "base"]}'
+    host: t.Any = {
+        "files": {RECORD: {"exists": True, "content": record}},
+        "held_packages": held,
+        "keyrings": {},
+        "installed_packages": dict.fromkeys(installed, "1"),
+    }
+    work = RoleTransaction(install=list(install))
+    role_packages.plan_holds(host, RECORD, work, UNIT, hold=hold, needs="lock-plugin")
+    assert (work.hold, work.release, work.install[len(install) :]) == expected
+
+
+@pytest.mark.parametrize(
+    ("work", "texts"),
+    [
+        (RoleTransaction(), ["finish the interrupted installation of the packages"]),
+        (RoleTransaction(purge=["old"]), []),
+        (
+            RoleTransaction(
+                remove=["other"],
+                repositories=[{"url": "https://packages.example.org"}],
+                files=[{"path": "/etc/apt/a", "state": "present"}, {"path": "/etc/apt/b", "state": "absent"}],
+                install=["main", "base"],
+                hold=["main"],
+            ),
+            [
+                "remove other",
+                "add repository https://packages.example.org",
+                "write /etc/apt/a",
+                "install main, base",
+                "hold main",
+            ],
+        ),
+    ],
+)
+def test_changes_are_imperative_texts_in_their_order(work: RoleTransaction, texts: list[str]) -> None:
+    assert work.changes() == texts
