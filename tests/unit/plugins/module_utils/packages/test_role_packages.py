@@ -77,6 +77,7 @@ def test_holds(install: list[str], installed: list[str], held: list[str], hold: 
     host: t.Any = {
         "files": {RECORD: {"exists": True, "content": record}},
         "held_packages": held,
+        "os": {"package_manager": "dnf", "arch": "x86_64"},
         "keyrings": {},
         "installed_packages": dict.fromkeys(installed, "1"),
     }
