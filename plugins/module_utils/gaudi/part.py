@@ -19,6 +19,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned impor
     package_removal,
     plan_of,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
 
 _ROLE = "gaudi_driver"
 
@@ -27,12 +29,16 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     """Return the plan of the part, which is empty on hosts without Gaudi accelerators."""
     request = gaudi_request.read(context.values.get(_ROLE, {}))
     engine = engine_request.read(context.values.get("container_engine", {}))
+    engines = engine_versions(context.host, engine, plan_of(parts, "container_engine"))
+    if cri_plan.has_unpackaged_containerd(context.host):
+        engines.setdefault("containerd", None)
     result = gaudi_plan.plan(
         context.host,
         request,
         context.platforms[_ROLE],
         context.versions,
         context.accelerator_program,
+        engines=engines,
         restart_policy=engine.restart_policy,
     )
     query = package_query(_ROLE, result.query, request.download_timeout) if result.query else None

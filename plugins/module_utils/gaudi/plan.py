@@ -107,15 +107,17 @@ def plan(
     versions: Mapping[str, list[str]] | None,
     digest: Callable[[dict[str, Any]], str],
     *,
+    engines: Mapping[str, str | None],
     restart_policy: str = "when_safe",
 ) -> GaudiPlan:
     """Return what the role does on this host. `versions`: the available versions, None before the query.
 
-    `digest`: see `refresh.plan`. `restart_policy`: that of role container_engine.
+    `digest`: see `refresh.plan`. `engines`: the versions of the engines that are installed or will be.
+    `restart_policy`: that of role container_engine.
     """
     result = GaudiPlan()
     if request.state == "absent":
-        return _removal(host, result)
+        return _removal(host, result, restart_policy)
     devices, state = vendors.observed(host, vendors.GAUDI)
     if not devices:
         result.reasons.append("this host has no Gaudi accelerator")
@@ -139,7 +141,7 @@ def plan(
         result.reasons += result.cdi.reasons
         result.changes += result.cdi.changes
         result.verify = is_ready
-        _runtime(case, result, restart_policy)
+        _runtime(case, result, engines, restart_policy)
     return _finished(host, result)
 
 
@@ -280,10 +282,10 @@ def _number(version: str | None) -> tuple[int, ...]:
 # --- the container runtime --------------------------------------------------------------------------------------------
 
 
-def _runtime(case: _Case, result: GaudiPlan, restart_policy: str) -> None:
+def _runtime(case: _Case, result: GaudiPlan, engines: Mapping[str, str | None], restart_policy: str) -> None:
     host = case.host
     if not case.request.container_runtime:
-        result.runtime = gaudi_runtime.removal(host)
+        result.runtime = gaudi_runtime.removal(host, restart_policy=restart_policy)
         result.reasons += gaudi_runtime.foreign_notes(host)
     else:
         number = gaudi_runtime.too_many(len(case.devices))
@@ -302,7 +304,7 @@ def _runtime(case: _Case, result: GaudiPlan, restart_policy: str) -> None:
         if refused:
             result.problems.append(f"{gaudi_runtime.PACKAGE} {installed} {refused}.")
             return
-        result.runtime = gaudi_runtime.plan(host, installs=installs, restart_policy=restart_policy)
+        result.runtime = gaudi_runtime.plan(host, engines, installs=installs, restart_policy=restart_policy)
     result.problems += result.runtime.problems
     result.reasons += result.runtime.reasons
     result.changes += result.runtime.changes
@@ -311,14 +313,14 @@ def _runtime(case: _Case, result: GaudiPlan, restart_policy: str) -> None:
 # --- removal ----------------------------------------------------------------------------------------------------------
 
 
-def _removal(host: Host, result: GaudiPlan) -> GaudiPlan:
+def _removal(host: Host, result: GaudiPlan, restart_policy: str) -> GaudiPlan:
     result.record = observed_files.exists(host, owned.GAUDI_RECORD)
     known = packages_record.read(host, owned.GAUDI_RECORD)
     recorded = packages_record.possibly_installed(host, owned.GAUDI_RECORD, list(host["installed_packages"]))
     requested = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
     result.packages = sorted(requested & recorded & {*host["installed_packages"]})
     result.cdi = refresh.removal(host, vendors.GAUDI)
-    result.runtime = gaudi_runtime.removal(host)
+    result.runtime = gaudi_runtime.removal(host, restart_policy=restart_policy)
     result.problems += result.runtime.problems
     result.remove_files = [path for path in (owned.GAUDI_MODULES_LOAD,) if observed_files.exists(host, path)]
     result.changes = [

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan the vendor's container runtime: its registration in Docker, its configuration, and its hook for Podman.
+"""Plan the vendor's container runtime: its registration in the engines, its configuration, and its hook for Podman.
 
 The vendor's command `runtime configure` is never called: it writes containerd's key into the wrong table and replaces
 settings in daemon.json. Sources: HabanaAI/gaudi-container-runtime (5e3298a, 408d1e7).
@@ -19,8 +19,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observe
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DaemonConfigError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import disruptions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import distribution, placement
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_file, docker_runtime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
+    config_file,
+    cri_plan,
+    cri_runtime,
+    docker_runtime,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
 if TYPE_CHECKING:
@@ -29,6 +35,16 @@ if TYPE_CHECKING:
 ROLE = "gaudi_driver"
 PACKAGE = "habanalabs-container-runtime"
 RUNTIME = docker_runtime.DockerRuntime(ROLE, "habana", "/usr/bin/habana-container-runtime")
+# cmd/habana-container-runtime/main.go (5e3298a): it calls the first runc in its PATH.
+CRI_RUNTIME = cri_runtime.CriRuntime(
+    ROLE,
+    "The vendor's container runtime of Gaudi",
+    RUNTIME.name,
+    RUNTIME.path,
+    owned.GAUDI_CONTAINERD_DROP_IN,
+    owned.GAUDI_CRIO_DROP_IN,
+    uses_path=True,
+)
 # Intel advisory INTEL-SA-01489.
 FLOOR, CVE = (1, 24, 0), "CVE-2026-32677"
 # The runtime compares only the last digit of a node's number.
@@ -59,10 +75,11 @@ _HOOKS_DIR = re.compile(r"^[ \t]*hooks_dir[ \t]*=", re.MULTILINE)
 class GaudiRuntime:
     """What the role does with the runtime. `options`: all options of the role in daemon.json, None if they stay.
 
-    `files`: the texts of files by path; None removes a file.
+    `cri`: the changes of containerd and CRI-O. `files`: the texts of files by path; None removes a file.
     """
 
     options: dict[str, Any] | None = None
+    cri: list[cri_plan.CriChange] = dataclasses.field(default_factory=list)
     files: dict[str, str | None] = dataclasses.field(default_factory=dict)
     changes: list[str] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
@@ -92,10 +109,11 @@ def too_many(accelerators: int) -> str | None:
     )
 
 
-def plan(host: Host, *, installs: bool, restart_policy: str) -> GaudiRuntime:
+def plan(host: Host, engines: Mapping[str, str | None], *, installs: bool, restart_policy: str) -> GaudiRuntime:
     """Return the registration of the runtime. `installs`: this run installs its package, and plans again afterwards.
 
-    `restart_policy`: that of role container_engine.
+    `engines`: the versions of the engines that are installed or will be. `restart_policy`: that of role
+    container_engine.
     """
     result = GaudiRuntime()
     if _has_docker(host):
@@ -106,13 +124,8 @@ def plan(host: Host, *, installs: bool, restart_policy: str) -> GaudiRuntime:
             result.options = registration.options
             result.changes += registration.changes
             result.disruptions = disruptions.of_options(host, registration.restart, registration.config, restart_policy)
-    for name, title in (("containerd", "Kubernetes with containerd"), ("crio", "CRI-O")):
-        if host["engines"][name]["package"]:
-            result.reasons.append(
-                f"runtime {RUNTIME.name} is not registered for {title}; use the CDI specification or the vendor's "
-                "device plugin there"
-            )
-    if host["engines"]["crio"]["package"]:
+    _cri(host, result, engines, restart_policy)
+    if "crio" in engines:
         result.reasons.append(f"the package's hook {PACKAGED_HOOK} runs for every container of CRI-O")
     # The package has a file of its own, which must exist first.
     if installs:
@@ -124,7 +137,7 @@ def plan(host: Host, *, installs: bool, restart_policy: str) -> GaudiRuntime:
     return result
 
 
-def removal(host: Host) -> GaudiRuntime:
+def removal(host: Host, *, restart_policy: str) -> GaudiRuntime:
     """Return what removes the registration, and restores the configuration. The hook's override goes last."""
     result = GaudiRuntime()
     try:
@@ -133,6 +146,7 @@ def removal(host: Host) -> GaudiRuntime:
             result.changes.append("remove the options of this role from /etc/docker/daemon.json")
     except DaemonConfigError as error:
         result.problems.append(str(error))
+    _take(result, cri_plan.removal(host, restart_policy, CRI_RUNTIME))
     _config(host, result, {})
     _write(host, result, owned.GAUDI_HOOKS_DIR, None)
     _write(host, result, owned.GAUDI_HOOK, None)
@@ -153,6 +167,24 @@ def version(host: Host) -> str | None:
     """Return the version of the installed runtime."""
     known = installed.versions(PACKAGE, host["installed_packages"])
     return known[-1].rpartition(":")[2] if known else None
+
+
+def _cri(host: Host, result: GaudiRuntime, engines: Mapping[str, str | None], restart_policy: str) -> None:
+    """Register the runtime in the containerd and the CRI-O of the host, unless another tool writes their files."""
+    node = distribution.recognize(host).node
+    place = placement.placement(node, "gaudi") if node else None
+    if place and place.kind == placement.NONE:
+        result.reasons.append(place.reason)
+        return
+    _take(result, cri_plan.plan(host, engines, CRI_RUNTIME, default_runtime=False, restart_policy=restart_policy))
+
+
+def _take(result: GaudiRuntime, found: cri_plan.CriPlan) -> None:
+    result.cri += found.engines
+    result.changes += found.changes
+    result.reasons += found.reasons
+    result.problems += found.problems
+    result.disruptions += found.disruptions
 
 
 def _config(host: Host, result: GaudiRuntime, keys: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.distribution import (
     EKS,
     KUBESPRAY,
+    SOCKETS,
     KubernetesNode,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.paths import (
@@ -70,13 +71,20 @@ def placement(node: KubernetesNode, vendor: str) -> RuntimePlacement:
     """Return where the distribution of a node expects the runtime of a vendor."""
     if RUNTIMES[vendor] is None:
         return RuntimePlacement(NONE, f"the device plugin of {vendor} needs no runtime in the CRI")
+    if vendor != "nvidia" and node.distribution in SOCKETS:
+        return RuntimePlacement(
+            NONE,
+            f"{node.title} has its own containerd, in which this collection registers only NVIDIA's runtime. Use the "
+            f"CDI specification or the vendor's device plugin. If your images need runtime {RUNTIMES[vendor]}, "
+            f"register it in {node.title} as its documentation describes",
+        )
     if node.distribution in _BY_TOOL:
         return RuntimePlacement(NONE, _BY_TOOL[node.distribution])
     if vendor != "nvidia":
         return RuntimePlacement(
-            NONE,
-            f"this collection registers only NVIDIA's runtime in the CRI. If your images need runtime "
-            f"{RUNTIMES[vendor]}, register it in {node.title} as the vendor of {vendor} describes",
+            ENGINE,
+            f"{node.title} uses the engine of the host, in which role {vendor}_driver registers runtime "
+            f"{RUNTIMES[vendor]} if {vendor}_driver_container_runtime is true",
         )
     if node.distribution == K0S:
         return RuntimePlacement(

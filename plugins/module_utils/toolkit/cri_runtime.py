@@ -56,7 +56,10 @@ _SPECIFICATIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class CriRuntime:
-    """A runtime: the role that registers it, what the role installs, its name, its program, and the role's drop-ins."""
+    """A runtime: the role that registers it, what the role installs, its name, its program, and the role's drop-ins.
+
+    `uses_path`: the program searches for the OCI runtime only in its PATH, so CRI-O must set that.
+    """
 
     role: str
     product: str
@@ -64,6 +67,7 @@ class CriRuntime:
     path: str
     containerd_drop_in: str
     crio_drop_in: str
+    uses_path: bool = False
 
     @property
     def header(self) -> str:
@@ -399,4 +403,8 @@ def crio(
         own["default_runtime"] = runtime.name
     called = str(options.get("runtime_path") or "")
     is_found = not called or posixpath.dirname(called) in _SEARCHED
+    if not is_found and runtime.uses_path:
+        # crio.conf(5): this reaches conmon and the runtime.
+        others = [text for text in options.get("monitor_env") or [] if not text.startswith("PATH=")]
+        ours["monitor_env"] = [*others, f"PATH={':'.join((*_SEARCHED, posixpath.dirname(called)))}"]
     return runtime.header + toml_text.document({"crio": {"runtime": own}}), None if is_found else called

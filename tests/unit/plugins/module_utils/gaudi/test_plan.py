@@ -13,9 +13,11 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import plan as gaudi_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import request as gaudi_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import vendors
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import gaudi_hosts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, ROOT
@@ -34,7 +36,14 @@ ADDRESS = "0000:19:00.0"
 
 def planned(host, versions=None, **values):
     values = {"key_fingerprint": KEY, **values}
-    return gaudi_plan.plan(host, gaudi_request.read(values), PLATFORMS, versions, lambda options: f"digest {options}")
+    return gaudi_plan.plan(
+        host,
+        gaudi_request.read(values),
+        PLATFORMS,
+        versions,
+        lambda options: f"digest {options}",
+        engines=engine_versions(host, engine_request.read({}), {}),
+    )
 
 
 def bare(tmp_path, device: str = GAUDI3, key: str = "ubuntu-24.04", **changes):

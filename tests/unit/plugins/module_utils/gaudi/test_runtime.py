@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Role gaudi_driver: the vendor's container runtime in Docker, its configuration, and its hook for Podman."""
+"""Role gaudi_driver: the vendor's container runtime in the engines, its configuration, and its hook for Podman."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import runtime as gaudi_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_text
-from ansible_collections.gpufleet.hosts.tests.unit.plugins import gaudi_hosts
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import gaudi_hosts, kubernetes_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gaudi_trees import GaudiTree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.gaudi.test_plan import (
     INSTALLED,
@@ -137,14 +137,109 @@ def test_ten_accelerators_are_refused_with_the_reason(tmp_path, number, is_refus
     assert any("compares only the last digit" in problem for problem in problems) is is_refused
 
 
-def test_kubernetes_and_crio_are_named_and_not_changed(tmp_path):
+V2 = "io.containerd.grpc.v1.cri"
+# CRI-O's own packages have their OCI runtimes here: cri-o/packaging, templates/latest/cri-o (b111fe9).
+CRIO = (
+    '[crio.runtime]\ndefault_runtime = "crun"\n[crio.runtime.runtimes.crun]\nruntime_path = "/usr/libexec/crio/crun"\n'
+)
+
+
+def of_cri(tmp_path, name: str, version: str, **texts):
+    """Return a host of Kubernetes with one running engine and no Docker."""
     host = with_runtime(tmp_path, docker=False)
-    host["engines"]["crio"].update(package="cri-o", version="1.34.0")
+    host["engines"][name].update(package=name, version=version)
+    host["services"][f"{name}.service"] = {"load_state": "loaded", "active_state": "active", "active_since_us": 4711}
+    host["cri_files"] = {**host["cri_files"], **texts}
+    return host
+
+
+@pytest.mark.parametrize(
+    ("version", "text", "table"),
+    [
+        ("1.7.24", f'version = 2\n[plugins."{V2}".containerd.runtimes.runc.options]\nSystemdCgroup = true\n', V2),
+        ("2.2.5", "version = 3\n", "io.containerd.cri.v1.runtime"),
+    ],
+)
+def test_the_runtime_is_registered_in_containerd_at_the_right_level(tmp_path, version, text, table):
+    root = "/etc/containerd/config.toml"
+    result = run(of_cri(tmp_path, "containerd", version, containerd={root: text}))
+    (engine,) = result.runtime.cri
+    files = {file.path: file.content for file in engine.files}
+    tree = toml_text.parse(files[owned.GAUDI_CONTAINERD_DROP_IN])["plugins"][table]["containerd"]
+    assert tree["runtimes"]["habana"]["runtime_type"] == "io.containerd.runc.v2"
+    assert tree["runtimes"]["habana"]["options"]["BinaryName"] == "/usr/bin/habana-container-runtime"
+    assert tree["runtimes"]["habana"]["options"].get("SystemdCgroup") is (True if "Systemd" in text else None)
+    assert "default_runtime_name" not in tree
+    assert toml_text.parse(files[root])["imports"] == [owned.GAUDI_CONTAINERD_DROP_IN]
+    assert files[owned.GAUDI_CONTAINERD_DROP_IN].startswith("# Written by role gpufleet.hosts.gaudi_driver.")
+    assert (engine.unit, engine.action) == ("containerd.service", "restarted")
+    assert f"write {owned.GAUDI_CONTAINERD_DROP_IN}" in result.changes
+    assert [one.target for one in result.runtime.disruptions] == ["containerd.service"]
+
+
+def test_the_runtime_is_registered_in_crio_and_its_hook_is_named(tmp_path):
+    host = of_cri(tmp_path, "crio", "1.34.0", crio={"/etc/crio/crio.conf.d/10-crio.conf": CRIO})
     result = run(host)
-    assert result.runtime.options is None
-    text = "; ".join(result.reasons)
-    assert "runtime habana is not registered for CRI-O" in text
-    assert f"{gaudi_runtime.PACKAGED_HOOK} runs for every container of CRI-O" in text
+    (engine,) = result.runtime.cri
+    (file,) = engine.files
+    runtime = toml_text.parse(file.content or "")["crio"]["runtime"]["runtimes"]["habana"]
+    assert (file.path, engine.action) == (owned.GAUDI_CRIO_DROP_IN, "reloaded")
+    assert runtime["runtime_path"] == "/usr/bin/habana-container-runtime"
+    # The vendor's program calls runc by its name, and CRI-O's packages have it beside crun.
+    assert runtime["monitor_env"][0].startswith("PATH=/usr/local/sbin:")
+    assert runtime["monitor_env"][0].endswith(":/usr/libexec/crio")
+    assert any(f"{gaudi_runtime.PACKAGED_HOOK} runs for every container of CRI-O" in text for text in result.reasons)
+
+
+def test_a_second_run_changes_neither_containerd_nor_crio_and_the_removal_both(tmp_path):
+    for name, version, path in (
+        ("containerd", "2.2.5", owned.GAUDI_CONTAINERD_DROP_IN),
+        ("crio", "1.34.0", owned.GAUDI_CRIO_DROP_IN),
+    ):
+        host = of_cri(tmp_path / name, name, version)
+        (engine,) = run(host).runtime.cri
+        host["cri_files"][name] = {file.path: file.content for file in engine.files}
+        assert run(host).runtime.cri == []
+        for values in ({"state": "absent"}, {"container_runtime": False}):
+            gone = planned(host, **values)
+            assert [(file.path, file.content) for one in gone.runtime.cri for file in one.files] == [(path, None)]
+            assert f"remove {path}" in gone.changes
+
+
+def test_the_removal_is_refused_while_containers_of_containerd_run(tmp_path):
+    host = of_cri(tmp_path, "containerd", "2.2.5", containerd={owned.GAUDI_CONTAINERD_DROP_IN: "version = 3\n"})
+    host["engine_processes"]["containers"]["kubernetes"] = 2
+    (problem,) = planned(host, state="absent").problems
+    assert "container runtime of Gaudi cannot be removed: containers of containerd are running (2)" in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("k3s agent", "has its own containerd"),
+        ("k0s", "has its own containerd"),
+        ("MicroK8s", "has its own containerd"),
+        ("EKS", "nodeadm writes containerd's configuration"),
+        ("Kubespray", "containerd_additional_runtimes"),
+    ],
+)
+def test_configurations_that_others_generate_stay(tmp_path, name, words):
+    host = with_runtime(tmp_path, docker=False)
+    node = kubernetes_samples.node(tmp_path / "node", name)
+    host["cri_files"] = node["cri_files"]
+    host["services"] |= kubernetes_samples.NODES[name][1]
+    host["engines"]["containerd"].update(package="containerd", version="2.2.5")
+    result = run(host)
+    assert (result.runtime.cri, result.problems) == ([], [])
+    assert any(words in reason for reason in result.reasons)
+
+
+def test_docker_s_own_containerd_gets_no_runtime(tmp_path):
+    host = with_runtime(tmp_path)
+    host["engines"]["containerd"].update(package="containerd.io", version="2.2.5")
+    result = run(host)
+    assert result.runtime.cri == []
+    assert result.runtime.options is not None
 
 
 def test_a_runtime_of_others_and_its_hook_are_named(tmp_path):

@@ -71,13 +71,14 @@ def test_two_distributions_are_a_problem_that_names_both(tmp_path: Path) -> None
     ("name", "vendor", "expected"),
     [
         ("kubeadm", "nvidia", ("engine", None, None, "drop-ins")),
-        ("kubeadm", "gaudi", ("none", None, None, "register it in kubeadm")),
+        ("kubeadm", "gaudi", ("engine", None, None, "gaudi_driver_container_runtime")),
         ("kubelet by hand", "nvidia", ("engine", None, None, "drop-ins")),
         ("k3s server", "nvidia", ("found", SETTINGS["k3s"], "k3s.service", "PATH")),
         ("RKE2 agent", "nvidia", ("found", SETTINGS["rke2"], "rke2-agent.service", "PATH")),
         # Nothing runs yet, so nothing has to be restarted.
         ("RKE2 of an image", "nvidia", ("found", SETTINGS["rke2"], None, "PATH")),
         ("k3s server", "gaudi", ("none", None, None, "need runtime habana")),
+        ("MicroK8s", "gaudi", ("none", None, None, "need runtime habana")),
         ("k0s", "nvidia", ("drop_in", "/etc/k0s/containerd.d/99-gpufleet-nvidia.toml", None, "k0s merges")),
         ("MicroK8s", "nvidia", ("none", None, None, "microk8s enable nvidia")),
         ("EKS", "nvidia", ("none", None, None, "NodeConfig")),
