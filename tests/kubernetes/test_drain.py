@@ -113,6 +113,10 @@ def node(cluster: LocalCluster, playbook: Playbook) -> t.Iterator[Node]:
     cluster.add_node("n2", gpus=2)
     made = Node(cluster, playbook)
     yield made
+    # No kubelet ends the pods.
+    cluster.kubectl(
+        "delete", "replicasets,pods", "--all", f"--namespace={made.namespace}", "--force", "--grace-period=0"
+    )
     cluster.kubectl("delete", "namespace", made.namespace, "--ignore-not-found", "--wait=false")
     cluster.kubectl("delete", "nodes", "n1", "n2")
 

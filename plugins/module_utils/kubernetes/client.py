@@ -111,7 +111,8 @@ class KubernetesClient:
             return EvictionAnswer()
         if "NotFound" in err or "Conflict" in err:
             return EvictionAnswer(is_gone=True)
-        if "TooManyRequests" in err or "InternalError" in err:
+        # The pods of a namespace that is being deleted end without an eviction.
+        if "TooManyRequests" in err or "InternalError" in err or "because it is being terminated" in err:
             return EvictionAnswer(refused=_message(err))
         raise self._failure(f"cannot evict pod {shown(namespace)}/{shown(name)}", rc, out, err)
 
@@ -149,7 +150,7 @@ class KubernetesClient:
         text = _message(err or out)
         hint = " Give the user of the kubeconfig this right." if "Forbidden" in err else ""
         hint = hint or (" Set the option node to its name in the cluster." if "NotFound" in err else "")
-        return KubernetesError(f"Node {self.name}: {program} {what}: {text}{hint}")
+        return KubernetesError(f"Node {self.name}: {program} {what}: {text.rstrip('.')}.{hint}")
 
 
 def _message(text: str) -> str:

@@ -31,8 +31,16 @@ def pod(name, *, owner="ReplicaSet", node="n1", containers=(GPU,), **more):
 class Cluster:
     """A cluster of one node. `budget`: how many evictions the disruption budget refuses."""
 
-    def __init__(self, *pods, budget=0, cordoned=False, labels=None):
+    def __init__(
+        self,
+        *pods,
+        budget=0,
+        cordoned=False,
+        labels=None,
+        refusal="(TooManyRequests): Cannot evict pod as it would violate the budget.",
+    ):
         self.pods, self.budget, self.evicted, self.conflicts, self.deleted = list(pods), budget, [], 0, []
+        self.refusal = refusal
         self.node = {
             "metadata": {"name": "n1", "resourceVersion": "7", "labels": labels or {}, "annotations": {}},
             "spec": {"unschedulable": True} if cordoned else {},
@@ -85,11 +93,7 @@ class Cluster:
         assert body["deleteOptions"]["preconditions"]["uid"] == found["metadata"]["uid"]
         if self.budget > 0:
             self.budget -= 1
-            return (
-                1,
-                "",
-                "W: skew\nError from server (TooManyRequests): Cannot evict pod as it would violate the budget.",
-            )
+            return 1, "", f"W: skew\nError from server {self.refusal}"
         self.pods.remove(found)
         self.evicted.append(found["metadata"]["name"])
         return 0, "", ""
@@ -131,6 +135,13 @@ def test_eviction_is_repeated_until_the_budget_allows_it():
     assert done["waiting_for"] == [f"pod ml/a ({why})", f"pod ml/b ({why})"]
     done = drain(cluster, clock).poll(60)
     assert (done["ready"], done["expired"], done["changed"], cluster.evicted) == (True, False, True, ["b", "a"])
+
+
+def test_pod_of_a_namespace_that_is_being_deleted_is_waited_for():
+    why = "unable to create new content in namespace ml because it is being terminated"
+    cluster, clock = Cluster(pod("a"), budget=2, refusal=f'(Forbidden): pods "a" is forbidden: {why}'), Clock()
+    assert why in drain(cluster, clock).begin("x", 600)["waiting_for"][0]
+    assert drain(cluster, clock).poll(60)["ready"]
 
 
 def test_drain_that_a_budget_blocks_expires_and_nothing_is_evicted_afterwards():
@@ -254,8 +265,8 @@ def test_verdict_about_a_pod(one, rules, action, why):
     [
         ((127, "", "kubectl is not installed"), "kubectl is not installed. Install kubectl"),
         ((124, "", ""), "did not answer within 60 seconds"),
-        ((1, "", 'Error from server (NotFound): nodes "n1" not found'), 'nodes "n1" not found Set the option node'),
-        ((1, "", "Error from server (Forbidden): pods is forbidden"), "pods is forbidden Give the user"),
+        ((1, "", 'Error from server (NotFound): nodes "n1" not found'), 'nodes "n1" not found. Set the option node'),
+        ((1, "", "Error from server (Forbidden): pods is forbidden"), "pods is forbidden. Give the user"),
         ((0, "<html>", ""), "returned no JSON"),
     ],
 )
