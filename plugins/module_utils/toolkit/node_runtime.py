@@ -16,9 +16,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
     Disruption,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import paths
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.distribution import recognize
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.placement import (
     DROP_IN,
     ENGINE,
+    FOUND,
     NONE,
     RuntimePlacement,
     placement,
@@ -76,6 +78,20 @@ def plan(
     except TomlError as error:
         result.problems.append(f"The configuration that {node.title} generates cannot be read: {error}")
     return result
+
+
+def own_containerd(host: Host) -> KubernetesNode | None:
+    """Return the node if its distribution has its own containerd, which uses the toolkit of the host."""
+    node = recognize(host).node
+    return node if node and placement(node, "nvidia").kind in (DROP_IN, FOUND) else None
+
+
+def without_engine(host: Host) -> str | None:
+    """Return why a host without an engine of its own needs no toolkit. None: its node of Kubernetes needs it."""
+    if own_containerd(host):
+        return None
+    node = recognize(host).node
+    return placement(node, "nvidia").reason if node else "this host has no container engine"
 
 
 def removal(host: Host, node: KubernetesNode | None, restart_policy: str) -> cri_plan.CriPlan:

@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned impor
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan as toolkit_cri
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import node_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
@@ -47,8 +48,9 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     engines = engine_versions(host, engine, plan_of(parts, "container_engine"))
     if toolkit_cri.has_unpackaged_containerd(host):
         engines.setdefault("containerd", None)
-    if not engines:
-        return _idle_toolkit(host, "this host has no container engine")
+    without = None if engines else node_runtime.without_engine(host)
+    if without:
+        return _idle_toolkit(host, without)
     driver = plan_of(parts, "nvidia_driver")
     upcoming = driver.get("next_loaded", vendors.nvidia_driver(host)["loaded"])
     common: dict[str, Any] = {

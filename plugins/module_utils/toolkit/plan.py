@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, disruptions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.request import NODE_ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import plan as migration_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
@@ -25,6 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     config_file,
     cri_plan,
     docker_runtime,
+    node_runtime,
     own_cdi,
     package_plan,
     registered_runtimes,
@@ -34,6 +36,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text i
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.distribution import KubernetesNode
     from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import ToolkitRequest
 
 
@@ -98,6 +101,7 @@ def plan(
     container_engine. `cdi_program` returns the digest of the program of own_cdi, or None.
     """
     result = ToolkitPlan()
+    node = node_runtime.own_containerd(host)
     if request.migrate:
         result.migration = migration_plan.plan(host, remove_containers=request.migrate_remove_containers)
         host = migration_plan.after(host, result.migration)
@@ -132,15 +136,13 @@ def plan(
         restart = [*registration.restart, *result.restart, *([docker_runtime.HOOK] if result.adds_hook else [])]
         result.disruptions = disruptions.of_options(host, restart, registration.config, restart_policy)
     elif request.default_runtime and not {"containerd", "crio"} & set(engines):
-        result.problems.append(
-            "nvidia_container_toolkit_default_runtime is true, but this host has neither Docker, containerd nor CRI-O. "
-            "Remove the variable."
-        )
+        result.problems.append(_no_default(node))
     result.cri = cri_plan.plan(host, engines, default_runtime=request.default_runtime, restart_policy=restart_policy)
     result.changes += result.cri.changes
     result.disruptions += result.cri.disruptions
     result.problems += result.cri.problems
     reasons += result.cri.reasons
+    reasons += [f"{node.title} has its own containerd, in which role {NODE_ROLE} registers the runtime"] if node else []
     oci_runtime = cri_plan.oci_runtime(host, engines, default_runtime=request.default_runtime)
     _config(result, host, request, oci_runtime)
     installs = bool(result.transaction and result.transaction.install)
@@ -185,6 +187,14 @@ def plan(
     reasons += registered_runtimes.foreign(host)
     result.reason = "; ".join(reasons) or f"the toolkit {packages.version} is installed"
     return result
+
+
+def _no_default(node: KubernetesNode | None) -> str:
+    way_out = f"Set {NODE_ROLE}_default_runtime for {node.title}, and remove" if node else "Remove"
+    return (
+        "nvidia_container_toolkit_default_runtime is true, but this host has neither Docker, containerd nor CRI-O. "
+        f"{way_out} the variable."
+    )
 
 
 def _with_old_packages(packages: RolePackages, migration: migration_plan.Migration) -> RoleTransaction | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry, report, volume_part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_packages
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import kubernetes_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     KERNELS,
     host,
@@ -663,6 +665,31 @@ def test_containerd_without_a_package_is_an_engine_for_the_toolkit():
     assert parts[TOOLKIT].plan["packages"]
     assert "containerd is installed without a package" in parts[TOOLKIT].reasons[0]
     assert [text for text in parts[TOOLKIT].changes if "containerd" in text] == []
+
+
+def node_of(folder: Path, name: str) -> dict:
+    """Describe a bare host that is a node of Kubernetes."""
+    there, node = bare(), kubernetes_samples.node(folder, name)
+    there["cri_files"] = node["cri_files"]
+    there["services"] |= kubernetes_samples.NODES[name][1]
+    return there
+
+
+@pytest.mark.parametrize("name", ["k3s agent", "k3s server", "RKE2 agent", "RKE2 of an image", "k0s"])
+def test_node_whose_kubernetes_has_its_own_containerd_gets_the_toolkit_without_an_engine(name, tmp_path):
+    parts = with_toolkit(node_of(tmp_path, name), NONE)
+    assert set(toolkit_packages.UNIT) <= {item.partition("=")[0] for item in parts[TOOLKIT].plan["packages"]}
+    assert "has its own containerd, in which role gpu_kubernetes_node registers" in parts[TOOLKIT].reasons[-1]
+    # One writer: this role changes no file of the distribution.
+    assert [text for text in parts[TOOLKIT].changes if "containerd" in text or "rancher" in text or "k0s" in text] == []
+    (problem,) = with_toolkit(node_of(tmp_path, name), {**NONE, TOOLKIT: {"default_runtime": True}})[TOOLKIT].errors
+    assert "Set gpu_kubernetes_node_default_runtime for" in problem
+
+
+def test_node_of_microk8s_gets_its_toolkit_from_the_addon(tmp_path):
+    parts = with_toolkit(node_of(tmp_path, "MicroK8s"), NONE)
+    assert parts[TOOLKIT].changes == []
+    assert "microk8s enable nvidia" in parts[TOOLKIT].reasons[0]
 
 
 def test_refused_toolkit_stops_the_run_before_the_driver():
