@@ -29,7 +29,7 @@ _OTHER_VENDORS = ("amd", "neuron", "gaudi")
 class KubernetesNodePlan:
     """What the role does on a node, and why. `generated`: the configuration of the node's own containerd.
 
-    `checks`: runtime nvidia must be registered after the role.
+    `checks`: runtime nvidia must be registered after the role. `directories`: those to remove if they are empty.
     """
 
     distribution: str | None = None
@@ -38,6 +38,7 @@ class KubernetesNodePlan:
     generated: str | None = None
     engines: list[cri_plan.CriChange] = dataclasses.field(default_factory=list)
     checks: bool = False
+    directories: list[str] = dataclasses.field(default_factory=list)
     changes: list[str] = dataclasses.field(default_factory=list)
     disruptions: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
@@ -93,6 +94,7 @@ def _take(result: KubernetesNodePlan, found: cri_plan.CriPlan, reasons: list[str
     result.changes += found.changes
     result.problems += found.problems
     result.disruptions += [one.text() for one in found.disruptions]
+    result.directories += node_runtime.emptied(found.engines)
     reasons += [text.rstrip(".") for text in found.reasons]
 
 

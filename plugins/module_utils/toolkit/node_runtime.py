@@ -8,8 +8,10 @@ Configurations that a distribution generates are only read. This file is private
 
 from __future__ import annotations
 
+import posixpath
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import (
     ENGINE_RESTART,
     FORBIDDEN,
@@ -112,6 +114,18 @@ def removal(host: Host, node: KubernetesNode | None, restart_policy: str) -> cri
             result.changes.append(f"remove {path}")
             result.changes += [f"restart {unit}"] if change.action else []
     return result
+
+
+def emptied(changes: t.Iterable[cri_plan.CriChange]) -> list[str]:
+    """Return the directories that a removal can leave empty. That of k0s is not one: k0s creates and watches it."""
+    removed = [file.path for change in changes for file in change.files if file.content is None]
+    found = [posixpath.dirname(path) for path in removed if path == owned.CONTAINERD_DROP_IN]
+    for path in removed:
+        if path in paths.SETTINGS.values():
+            # Agents without settings have none of these directories.
+            parts = path.split("/")[:-1]
+            found += ["/".join(parts[:length]) for length in range(len(parts), 2, -1)]
+    return found
 
 
 def _k0s(result: cri_plan.CriPlan, host: Host, place: RuntimePlacement, *, default_runtime: bool) -> None:

@@ -111,6 +111,24 @@ def test_default_runtime_of_k3s_and_rke2_is_a_setting_that_is_removed_again(name
     assert plan(seen, policy="always").changes == [f"remove {path}", f"restart {change.unit}"]
 
 
+@pytest.mark.parametrize(
+    ("path", "directories"),
+    [
+        (SETTINGS["k3s"], ["/etc/rancher/k3s/config.yaml.d", "/etc/rancher/k3s", "/etc/rancher"]),
+        (SETTINGS["rke2"], ["/etc/rancher/rke2/config.yaml.d", "/etc/rancher/rke2", "/etc/rancher"]),
+        (owned.CONTAINERD_DROP_IN, ["/etc/containerd/conf.d"]),
+        # k0s and CRI-O have their directories from their own installation.
+        (DROP_IN, []),
+        (owned.CRIO_DROP_IN, []),
+        ("/etc/containerd/config.toml", []),
+    ],
+)
+def test_removal_names_the_directories_that_it_can_leave_empty(path: str, directories: list[str]) -> None:
+    removed, written = cri_plan.CriFile(path, None, "x"), cri_plan.CriFile(path, "x", None)
+    assert node_runtime.emptied([cri_plan.CriChange("", [removed])]) == directories
+    assert node_runtime.emptied([cri_plan.CriChange("", [written])]) == []
+
+
 def test_drop_in_of_k0s_keeps_the_options_of_runc_and_the_version_of_the_file(tmp_path: Path) -> None:
     seen = node(tmp_path, "k0s")
     runc = f'[plugins."{samples.V2}".containerd.runtimes.runc.options]\nSystemdCgroup = true\n'
