@@ -32,6 +32,7 @@ _DAEMONSETS = {
     "nvidia-device-plugin-daemonset": "nvidia",
     "nvidia-device-plugin": "nvidia",
     "amdgpu-device-plugin-daemonset": "amd",
+    "amd-gpu-device-plugin-daemonset": "amd",
     "neuron-device-plugin": "neuron",
     "habanalabs-device-plugin-daemonset": "gaudi",
 }
@@ -97,21 +98,20 @@ def plan(request: t.Mapping[str, t.Any], charts: t.Mapping[str, t.Any], observed
     helm list, `daemonsets` and `device_classes` as the API server returns them.
     """
     result = ClusterPlan()
-    wanted = {name: merged(charts[name], request["charts"].get(name) or {}) for name in charts}
-    unknown = sorted(set(request["charts"]) - set(charts))
-    if unknown:
-        result.problems.append(
-            f"gpu_kubernetes_cluster_charts has the unknown key {unknown[0]}. Known keys: {', '.join(charts)}."
-        )
+    for name, chart in request["charts"].items():
+        result.problems += _chart_problems(name, chart, charts)
+    if result.problems:
+        return result
     selected = list(request["plugins"]) if request["state"] == "present" else []
+    wanted = {name: merged(charts[name], request["charts"].get(name) or {}) for name in charts}
     result.problems += _selection_problems(request, selected)
     result.releases = [_release(name, wanted[name], request) for name in selected]
     names = {(release.name, release.namespace) for release in result.releases}
     result.problems += [
         f"{release.name}: chart nvidia-device-plugin refuses namespace default. Set namespace in "
         f"gpu_kubernetes_cluster_charts.{NVIDIA} to another one."
-        for release in result.releases
-        if release.namespace == "default"
+        for name, release in zip(selected, result.releases)
+        if name == NVIDIA and release.namespace == "default"
     ]
     ours = {(chart["release"], chart["namespace"]) for chart in wanted.values()}
     leaving = {(one["name"], one["namespace"]) for one in observed["releases"]} & (ours - names)
@@ -164,6 +164,33 @@ def _selection_problems(request: t.Mapping[str, t.Any], selected: t.Collection[s
             "Set gpu_kubernetes_cluster_nvidia_mig_strategy to none or single."
         )
     return problems
+
+
+def _chart_problems(name: str, chart: t.Any, charts: t.Mapping[str, t.Any]) -> list[str]:
+    """Check the user's changes of one chart. A misspelled key would install the chart of the role."""
+    place = f"gpu_kubernetes_cluster_charts.{name}"
+    if name not in charts:
+        return [f"gpu_kubernetes_cluster_charts has the unknown key {name}. Known keys: {', '.join(charts)}."]
+    if not isinstance(chart, dict):
+        return [f"{place} is not a dictionary. Its keys are {', '.join(charts[name])}."]
+    problems = [
+        f"{place} has the unknown key {key}. Known keys: {', '.join(charts[name])}."
+        for key in chart
+        if key not in charts[name]
+    ]
+    given = {key: value for key, value in chart.items() if key in charts[name]}
+    # Without a version, the repository's newest chart is installed.
+    wrong = [
+        key
+        for key, value in given.items()
+        if not isinstance(value, type(charts[name][key]))
+        and (value is not None or key not in ("repository", "version"))
+    ]
+    problems += [
+        f"{place}.{key} is not a {'dictionary' if key == 'values' else 'text'}: {chart[key]}." for key in wrong
+    ]
+    empty = [key for key in ("chart", "namespace", "release") if chart.get(key) == ""]
+    return problems + [f"{place}.{key} is empty. Set it, or remove the key." for key in empty]
 
 
 def _release(name: str, chart: t.Mapping[str, t.Any], request: t.Mapping[str, t.Any]) -> ChartRelease:

@@ -20,9 +20,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned impor
     of_role,
     plan_of,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, node_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan as toolkit_cri
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import node_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request

@@ -113,11 +113,24 @@ def test_sharing(sharing: str, key: str) -> None:
         ),
         (["nvidia"], {"charts": {"nvidia": {"namespace": "default"}}}, "refuses namespace default"),
         (["nvidia"], {"charts": {"nvida": {}}}, "unknown key nvida. Known keys: nvidia,"),
+        (
+            ["amd"],
+            {"charts": {"amd": {"repositroy": "x"}}},
+            "charts.amd has the unknown key repositroy. Known keys: chart,",
+        ),
+        (["amd"], {"charts": {"amd": "x"}}, "charts.amd is not a dictionary"),
+        (["amd"], {"charts": {"amd": {"values": "a: b"}}}, "charts.amd.values is not a dictionary: a: b"),
+        (["amd"], {"charts": {"amd": {"version": 0.2}}}, "charts.amd.version is not a text: 0.2"),
+        (["amd"], {"charts": {"amd": {"release": ""}}}, "charts.amd.release is empty"),
     ],
 )
 def test_settings_that_contradict_each_other(plugins: list[str], more: dict[str, t.Any], words: str) -> None:
     (problem,) = plan(plugins, **more).problems
     assert words in problem
+
+
+def test_only_the_chart_of_nvidia_refuses_namespace_default() -> None:
+    assert plan(["amd"], charts={"amd": {"namespace": "default"}}).problems == []
 
 
 @pytest.mark.parametrize(
@@ -139,6 +152,7 @@ def test_settings_that_contradict_each_other(plugins: list[str], more: dict[str,
         ("nvidia", {"releases": [release(*OURS, "nvidia-device-plugin-0.19.0")]}, ""),
         # The plugin gives way to the operator in the same run.
         ("nvidia_operator", {"releases": [release(*OURS, "nvidia-device-plugin-0.19.0")]}, ""),
+        ("amd", {"daemonsets": [daemonset("amd-gpu-device-plugin-daemonset", "mirror.example.org/dp:1")]}, "already"),
         ("amd", {"daemonsets": [daemonset("x", "docker.io/rocm/k8s-device-plugin")]}, "the devices of AMD"),
         (
             "neuron",
