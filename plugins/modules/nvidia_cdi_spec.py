@@ -236,7 +236,7 @@ maintained_by:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import apply, specification
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import apply, specification, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
@@ -249,7 +249,7 @@ def main() -> None:
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "mode": {"type": "str", "choices": list(specification.CLASSES), "default": specification.GPU},
-            "vendor": {"type": "str", "default": specification.VENDOR},
+            "vendor": {"type": "str", "default": staleness.VENDOR},
             "class": {"type": "str"},
             "device_names": {
                 "type": "list",

@@ -15,10 +15,8 @@ import tempfile
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.staleness import SUFFIXES, marker_path
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.places import SUFFIXES, marker_path
 
-# Programs of NVIDIA's toolkit. A specification that calls one of them comes from the toolkit.
-TOOLKIT_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk")
 # The directories in which engines look for specifications.
 DIRECTORIES = ("etc/cdi", "run/cdi")
 MODE = 0o644
@@ -52,11 +50,6 @@ def read(path: str) -> str:
         return ""
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror}") from error
-
-
-def is_from_toolkit(text: str) -> bool:
-    """Return whether NVIDIA's toolkit created a specification."""
-    return any(program in text for program in TOOLKIT_PROGRAMS)
 
 
 def is_managed(path: str) -> bool:

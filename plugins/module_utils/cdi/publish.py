@@ -21,7 +21,10 @@ _KIND_PARTS = {
 
 
 class CdiPlace(NamedTuple):
-    """Where a specification goes. `module` writes it, and is named in the marker beside the file."""
+    """Where a specification goes. `module` writes it, and is named in the marker beside the file.
+
+    `origin` returns which other program wrote the text of a file, as the end of a sentence, or None.
+    """
 
     kind: str
     path: str
@@ -30,6 +33,7 @@ class CdiPlace(NamedTuple):
     # Whether the module has the option that replaces files of others.
     can_take_over: bool = False
     take_over: bool = False
+    origin: Callable[[str], str | None] = lambda _text: None
 
 
 def error_text(error: Exception, path: str) -> str:
@@ -67,7 +71,7 @@ def apply(
     """Write the specification that `build` returns, or remove it. In check mode, only predict the result."""
     kind, path = place.kind, place.path
     before = cdi_file.read(path)
-    foreign = None if place.take_over else _foreign_file(path, before)
+    foreign = None if place.take_over else _foreign_file(place, before)
     if foreign and build is None:
         advice = "Set take_over=true to remove the file anyway." if place.can_take_over else "It was not removed."
         raise cdi_file.FileError(f"{foreign} {advice}")
@@ -126,13 +130,12 @@ def _refuse_other_kind(path: str, text: str, kind: str) -> None:
         )
 
 
-def _foreign_file(path: str, text: str) -> str | None:
-    """Describe the file at `path` if this collection did not create it."""
-    if cdi_file.is_from_toolkit(text):
-        return (
-            f"{path} was not created by this module: it calls nvidia-cdi-hook or nvidia-ctk, so it comes from NVIDIA's "
-            "toolkit."
-        )
+def _foreign_file(place: CdiPlace, text: str) -> str | None:
+    """Describe the file if this collection did not create it."""
+    path = place.path
+    origin = place.origin(text)
+    if origin:
+        return f"{path} was not created by this module: {origin}."
     if os.path.lexists(path) and not cdi_file.is_managed(path):
         return f"{path} was not created by this module: its marker {cdi_file.marker_path(path)} does not exist."
     return None

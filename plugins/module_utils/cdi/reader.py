@@ -11,14 +11,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.document import CdiNode
 
-KIND = "nvidia.com/gpu"
 _KEY = re.compile(r"""^("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'#\[{][^:#]*?)\s*:(?:\s+(.*))?$""")
 # Keys that name a file of the host, in order of precedence. The last key is required.
 _PATHS = {"deviceNodes": ("hostPath", "path"), "mounts": ("hostPath",), "hooks": ("path",)}
@@ -63,8 +62,13 @@ class Specs:
     conflicts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
-def read(directories: Sequence[str], root: str = "/") -> Specs:
-    """Read all specifications. A later directory overrides the devices of an earlier one."""
+def read(
+    directories: Sequence[str], root: str = "/", versions: Callable[[str], tuple[str, ...]] = lambda _text: ()
+) -> Specs:
+    """Read all specifications. A later directory overrides the devices of an earlier one.
+
+    `versions` returns the driver versions that the text of a file names.
+    """
     devices: dict[str, CdiDevice] = {}
     broken = []
     conflicts: dict[str, tuple[str, str]] = {}
@@ -79,7 +83,7 @@ def read(directories: Sequence[str], root: str = "/") -> Specs:
             try:
                 with open(os.path.join(base, name), encoding="utf-8") as file:
                     text = file.read()
-                found = list(_devices(load(text), path, root, cdi_staleness.versions(text)))
+                found = list(_devices(load(text), path, root, versions(text)))
                 for device in found:
                     other = devices.get(device.qualified)
                     if (
@@ -260,7 +264,7 @@ def _devices(spec: Mapping[str, Any], path: str, root: str, driver_versions: tup
             ),
             driver_versions=driver_versions,
             cdi_nodes=(*written_nodes(common), *written_nodes(edits)),
-            ours=os.path.exists(os.path.join(root, cdi_staleness.marker_path(path).lstrip("/"))),
+            ours=os.path.exists(os.path.join(root, places.marker_path(path).lstrip("/"))),
         )
 
 

@@ -19,7 +19,7 @@ from typing import Any, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, places
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import amd_gpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devices
@@ -122,7 +122,7 @@ def specifications(root: str, directories: Iterable[str]) -> list[dict[str, Any]
         resolved = os.path.realpath(_in(root, directory))
         for name in listing(root, directory):
             path = f"{directory}/{name}"
-            text = read_text(root, path) if name.endswith(staleness.SUFFIXES) else None
+            text = read_text(root, path) if name.endswith(places.SUFFIXES) else None
             kind = _KIND.search((text or "").replace("\\/", "/"))
             if text and kind and kind[1] != "nvidia.com/gpu":
                 found.setdefault(
@@ -130,7 +130,7 @@ def specifications(root: str, directories: Iterable[str]) -> list[dict[str, Any]
                     {
                         "path": path,
                         "kind": kind[1],
-                        "ours": os.path.lexists(_in(root, staleness.marker_path(path))),
+                        "ours": os.path.lexists(_in(root, places.marker_path(path))),
                         "digest": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest(),
                         "nodes": observed_nodes.of_specification(root, path),
                     },

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Callable, cast
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import host_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, places
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import host_nodes, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import masking
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
@@ -71,7 +70,7 @@ UNITS = (
     "nvidia-dcgm.service",
     "nvidia-cdi-refresh.service",
     "nvidia-cdi-refresh.path",
-    cdi_staleness.REFRESH_UNIT,
+    staleness.REFRESH_UNIT,
     "docker.service",
     "docker.socket",
     coexistence.SNAP_UNIT,
@@ -256,8 +255,8 @@ def observe(
     docker = host["engines"]["docker"]["info"] or {}
     flag = next((flag["value"] for flag in daemon_json["flags"] if flag["key"] == "data-root"), None)
     host["docker_data"] = docker_data.read(root, docker.get("root_dir"), daemon_json["content"] or {}, flag)
-    cdi_directories = [*cdi_staleness.DIRECTORIES, *docker.get("cdi_spec_dirs", ()), *podman_config.configured(root)]
-    specs = cdi_staleness.observed(root, cdi_directories)
+    cdi_directories = [*places.DIRECTORIES, *docker.get("cdi_spec_dirs", ()), *podman_config.configured(root)]
+    specs = staleness.observed(root, cdi_directories)
     host["cdi_specs"] = [{**spec, "nodes": observed_nodes.of_specification(root, spec["path"])} for spec in specs]
     has_others = any(group and group.get("record") for group in host["accelerators"].values()) or any(
         host["files"][path]["exists"] for path in owned.ACCELERATOR_CDI_PROGRAMS.values()

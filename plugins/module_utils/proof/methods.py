@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
     CDI,
@@ -33,7 +33,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_volume
 
 ISOLATIONS = (DEVICE_REQUESTS, RUNTIME, CDI, VOLUME)
-_ALL = f"{reader.KIND}=all"
+_ALL = f"{staleness.KIND}=all"
 # What to look at when a container does not see its GPUs.
 LOOK_AT = {
     CDI: (

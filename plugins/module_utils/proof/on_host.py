@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader, staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.neuron.accelerator import NeuronVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import (
@@ -86,7 +87,7 @@ class ProofEngines:
         """Return the methods of an engine. Raise EngineError if it does not answer."""
         state = self._state(client.name)
         loaded, _flavor = host_driver.loaded_module()
-        host = IsolationHost(loaded, specs=reader.read(state.cdi_dirs))
+        host = IsolationHost(loaded, specs=staleness.read(state.cdi_dirs))
         return methods.offered(state, host, units, lambda name: self._has_volume(client.name, name))
 
     def offer_chips(self, client: Client, vendor: NeuronVendor, units: Sequence[Unit]) -> methods.Offer:
@@ -106,7 +107,7 @@ class ProofEngines:
         if status or found is None:
             raise EngineError(f"containerd does not answer: {(stderr or stdout).strip()}")
         runtimes = {"nvidia": RUNTIME} if os.path.exists(RUNTIME) else {}
-        return EngineState(name, found[1], cdi_dirs=staleness.DIRECTORIES, runtimes=runtimes)
+        return EngineState(name, found[1], cdi_dirs=places.DIRECTORIES, runtimes=runtimes)
 
 
 def host(run: Run, python: str, directory: str, offer: Callable[[Client, Sequence[Unit]], methods.Offer]) -> ProofHost:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.document import Comparison
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import host_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import host_nodes, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
 
@@ -23,11 +23,11 @@ _MOST = 4
 def problems(host: Host, facts: dict[str, t.Any]) -> list[str]:
     """Return what is wrong with each specification, and the command that writes it again."""
     specs = host.get("cdi_specs", [])
-    written = staleness.real(cdi_refresh.output(host)) if cdi_refresh.has_units(host) else None
+    written = places.real(cdi_refresh.output(host)) if cdi_refresh.has_units(host) else None
     found = []
     for spec in specs:
         path, ours = spec["path"], spec["ours"]
-        remedy = f"systemctl restart {cdi_refresh.SERVICE}" if staleness.real(path) == written else None
+        remedy = f"systemctl restart {cdi_refresh.SERVICE}" if places.real(path) == written else None
         text = (
             staleness.stale_message(
                 path,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
@@ -114,7 +114,7 @@ def _specification(host: Host, path: str, remedy: str, *, is_due: bool) -> list[
     """Report a missing specification. A stale one is reported by its content, and one of another writer is enough."""
     if not is_due or host["cdi_specs"]:
         return []
-    return [f"CDI specification {staleness.real(path)} is missing, {_WITH_DEVICE}. {remedy}"]
+    return [f"CDI specification {places.real(path)} is missing, {_WITH_DEVICE}. {remedy}"]
 
 
 def _off(units: t.Sequence[str], consequence: str) -> list[str]:

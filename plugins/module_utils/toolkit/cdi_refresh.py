@@ -14,8 +14,8 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import PATH, is_like
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import host_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import host_nodes, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
@@ -125,7 +125,7 @@ def changed(host: Host, facts: t.Mapping[str, t.Any] | None) -> frozenset[str]:
     """Return the specifications whose devices or device nodes differ from those of the GPUs, without /var/run."""
     present = host_nodes.uuids(facts or {})
     return frozenset(
-        staleness.real(spec["path"])
+        places.real(spec["path"])
         for spec in host["cdi_specs"]
         if staleness.changed_message(spec["path"], spec["uuids"], present, ours=spec["ours"])
         or host_nodes.compare_specification(spec, host.get("cdi_nodes"), facts or {}).differences
@@ -133,7 +133,7 @@ def changed(host: Host, facts: t.Mapping[str, t.Any] | None) -> frozenset[str]:
 
 
 def _is_changed(host: Host, paths: t.Collection[str]) -> bool:
-    return staleness.real(output(host)) in paths
+    return places.real(output(host)) in paths
 
 
 def _refreshes(result: Refresh, driver: str | None) -> str:
@@ -142,8 +142,8 @@ def _refreshes(result: Refresh, driver: str | None) -> str:
 
 def _units(host: Host, result: Refresh, driver: str | None, *, makes_nodes: bool, has_new_driver: bool) -> None:
     result.specification = output(host)
-    own = staleness.real(result.specification)
-    specs = {staleness.real(spec["path"]): spec for spec in host["cdi_specs"]}
+    own = places.real(result.specification)
+    specs = {places.real(spec["path"]): spec for spec in host["cdi_specs"]}
     service = host["services"].get(SERVICE) or {}
     wanted = None if makes_nodes else DROP_IN
     file = host["files"].get(owned.CDI_REFRESH_DROP_IN) or {}

@@ -12,9 +12,9 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.staleness import REFRESH_UNIT as UNIT
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification, staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.staleness import REFRESH_UNIT as UNIT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 
@@ -25,7 +25,7 @@ if t.TYPE_CHECKING:
 OPTIONS: dict[str, t.Any] = {
     "state": "present",
     "mode": specification.GPU,
-    "vendor": specification.VENDOR,
+    "vendor": staleness.VENDOR,
     "class": None,
     "device_names": list(specification.DEFAULT_NAMES),
     "path": owned.CDI_REFRESHED,
@@ -139,7 +139,7 @@ def plan(
     # An interrupted run may have written the unit but not reloaded systemd.
     result.reload = bool(result.files) or bool(state.get("need_daemon_reload"))
     result.enable = [] if state.get("unit_file_state") == "enabled" else [UNIT]
-    specs = {staleness.real(spec["path"]): spec for spec in host["cdi_specs"]}
+    specs = {places.real(spec["path"]): spec for spec in host["cdi_specs"]}
     result.remove = sorted(spec["path"] for path, spec in specs.items() if path != owned.CDI_REFRESHED)
     named = specs[owned.CDI_REFRESHED]["driver_versions"] if owned.CDI_REFRESHED in specs else []
     is_stale = staleness.stale_message(owned.CDI_REFRESHED, named, driver, ours=True) is not None
@@ -175,7 +175,7 @@ def removal(host: Host, besides: t.Collection[str] = ()) -> OwnCdi:
     result.remove = [
         spec["path"]
         for spec in host["cdi_specs"]
-        if spec["ours"] and staleness.real(spec["path"]) == owned.CDI_REFRESHED and spec["path"] not in besides
+        if spec["ours"] and places.real(spec["path"]) == owned.CDI_REFRESHED and spec["path"] not in besides
     ]
     result.changes = [
         *([f"disable {UNIT}"] if result.disable else []),

@@ -16,7 +16,7 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
     DEFAULT_PATH,
     DaemonConfigError,
@@ -108,9 +108,9 @@ def plan(host: Host, restart_policy: str = "when_safe") -> ToolkitRemoval:
         result.problems.append(str(error))
     result.drop_ins = [owned.CDI_REFRESH_DROP_IN] if observed_files.exists(host, owned.CDI_REFRESH_DROP_IN) else []
     if _BASE in result.packages:
-        specification = staleness.real(cdi_refresh.output(host))
+        specification = places.real(cdi_refresh.output(host))
         result.files = [path for path in (config_file.PATH, _CONFIG_RECORD) if observed_files.exists(host, path)]
-        if specification in [staleness.real(spec["path"]) for spec in host["cdi_specs"]]:
+        if specification in [places.real(spec["path"]) for spec in host["cdi_specs"]]:
             result.files.append(specification)
         units = {unit: host["services"].get(unit) or {} for unit in cdi_refresh.UNITS}
         result.disable = [

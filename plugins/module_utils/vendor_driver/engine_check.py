@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import FIRST_DOCKER_WITH_CDI, version_key
 
 _FIRST_PODMAN = "4.1"
@@ -36,7 +36,7 @@ def _docker(docker: Mapping[str, Any], path: str) -> str | None:
     directories = info["cdi_spec_dirs"] or []
     if not directories:
         return f"CDI is disabled in Docker, which the feature cdi in daemon.json enables; {_INSTEAD}"
-    if staleness.real(os.path.dirname(path)) not in {staleness.real(f"{name.rstrip('/')}") for name in directories}:
+    if places.real(os.path.dirname(path)) not in {places.real(f"{name.rstrip('/')}") for name in directories}:
         return f"Docker searches for CDI specifications only in {', '.join(directories)}, not in {path}; {_INSTEAD}"
     return None
 

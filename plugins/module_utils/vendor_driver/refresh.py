@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import specification_check
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendors import VendorDriver
 
@@ -96,7 +96,7 @@ def program_options(vendor: VendorDriver, kind: str) -> dict[str, Any]:
         "state": "present",
         "cdi_kind": kind,
         "path": owned.ACCELERATOR_CDI_SPECIFICATIONS[vendor.name],
-        "spec_dirs": list(staleness.DIRECTORIES),
+        "spec_dirs": list(places.DIRECTORIES),
         "additional_gids": False,
         "root": "/",
     }

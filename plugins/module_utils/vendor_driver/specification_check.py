@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_specification, staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_specification, places
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendors import VendorDriver
 
 _NUMBERS = re.compile(r" \d+:\d+\Z")
@@ -19,14 +19,14 @@ _MOST_NAMES = 3
 
 def own(specs: Sequence[Mapping[str, Any]], vendor: VendorDriver) -> Mapping[str, Any] | None:
     """Return the observed specification of this collection for a vendor, or None."""
-    path = staleness.real(owned.ACCELERATOR_CDI_SPECIFICATIONS[vendor.name])
-    return next((spec for spec in specs if spec["ours"] and staleness.real(spec["path"]) == path), None)
+    path = places.real(owned.ACCELERATOR_CDI_SPECIFICATIONS[vendor.name])
+    return next((spec for spec in specs if spec["ours"] and places.real(spec["path"]) == path), None)
 
 
 def other(specs: Sequence[Mapping[str, Any]], vendor: VendorDriver, kind: str) -> Mapping[str, Any] | None:
     """Return a specification of the same kind that is not the own one. Engines reject devices that two describe."""
-    path = staleness.real(owned.ACCELERATOR_CDI_SPECIFICATIONS[vendor.name])
-    return next((spec for spec in specs if spec["kind"] == kind and staleness.real(spec["path"]) != path), None)
+    path = places.real(owned.ACCELERATOR_CDI_SPECIFICATIONS[vendor.name])
+    return next((spec for spec in specs if spec["kind"] == kind and places.real(spec["path"]) != path), None)
 
 
 def expected(devices: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import IsolationHost
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import CDI_CONTROL, DRIVER, UUIDS, gpu, mig, slice_
@@ -55,4 +55,4 @@ class Tree:
 
     def host(self, version=DRIVER):
         root = str(self.directory)
-        return IsolationHost(driver_version=version, root=root, specs=reader.read(CDI_DIRS, root))
+        return IsolationHost(driver_version=version, root=root, specs=staleness.read(CDI_DIRS, root))

@@ -15,9 +15,9 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import document, publish, staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import document, places, publish
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 
 ERRORS = (document.CdiError, cdi_file.FileError, driver_files.DriverFilesError, OSError)
@@ -42,7 +42,9 @@ def path_of(params: Mapping[str, Any]) -> str:
 def apply_state(params: dict, gather_facts: Callable[[], dict], check: bool, root: str = "/") -> dict:
     """Apply the requested state. In check mode, only predict the result."""
     kind, path = kind_of(params), path_of(params)
-    place = publish.CdiPlace(kind, path, params["spec_dirs"], "nvidia_cdi_spec", True, params["take_over"])
+    place = publish.CdiPlace(
+        kind, path, params["spec_dirs"], "nvidia_cdi_spec", True, params["take_over"], staleness.toolkit_origin
+    )
     _validate(params, place)
     build = (lambda: _build(params, gather_facts, root)) if params["state"] == "present" else None
     return publish.apply(place, build, _warning, check)
@@ -95,7 +97,7 @@ def _files(host: specification.NvidiaCdiHost, sets: Iterable[str]) -> list[drive
 
 
 def _warning(other: cdi_file.OtherSpec, kind: str) -> str:
-    if other.managed and staleness.real(other.path) == owned.CDI_REFRESHED:
+    if other.managed and places.real(other.path) == owned.CDI_REFRESHED:
         return (
             f"{other.path} already describes {kind}, so no specification was written. "
             f"{staleness.REFRESH_UNIT} writes that file. After a change of the GPUs, run `systemctl restart "

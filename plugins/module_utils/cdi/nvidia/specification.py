@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import document
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.staleness import KIND
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, file_mounts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_files import DriverFile
@@ -25,8 +26,6 @@ _NO_NAME = "the device has no UUID that CDI accepts as a name. Add index to devi
 # pkg/nvcdi/options.go at v1.20.0.
 GPU, IMEX = "gpu", "imex"
 CLASSES = {GPU: "gpu", "gdrcopy": "gdrcopy", "gds": "gds", IMEX: "imex-channel", "nvswitch": "nvswitch"}
-VENDOR = "nvidia.com"
-KIND = f"{VENDOR}/{CLASSES[GPU]}"
 # How device names are formed. With each way, a device has one name.
 NAMES = ("index", "type-index", "uuid")
 DEFAULT_NAMES = ("index", "uuid")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import node_groups
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
@@ -334,7 +335,7 @@ class Nvidia:
 
     def _host(self, engine: EngineState) -> container_isolation.IsolationHost:
         if engine.cdi_dirs not in self._specs:
-            self._specs[engine.cdi_dirs] = reader.read(engine.cdi_dirs, self._root)
+            self._specs[engine.cdi_dirs] = staleness.read(engine.cdi_dirs, self._root)
         # The driver is unknown before `observe`.
         version, specs = self._driver.get("version"), self._specs[engine.cdi_dirs]
         return container_isolation.IsolationHost(

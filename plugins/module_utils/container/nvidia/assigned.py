@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, same_pci_address
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import AssignedGpus
@@ -122,7 +122,7 @@ def _gpus_by_isolation(
     config = container.get("Config") or {}
     host = container.get("HostConfig") or {}
     requests = host.get("DeviceRequests") or ()
-    given = [f"{reader.KIND}={value}" for value in inspection.option_values(config, "--gpus")]
+    given = [f"{staleness.KIND}={value}" for value in inspection.option_values(config, "--gpus")]
     cdi = [*inspection.cdi_names(container, exclude), *(name for name in given if name not in exclude)]
 
     others = [node for name in cdi if not _CDI_NAME.match(name) for path in cdi_nodes(name) for node in nodes(path)]

@@ -14,8 +14,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places, reader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.comparison import CdiUnit, compare, read_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
@@ -97,11 +97,11 @@ def cdi_device(unit: Unit, specs: reader.Specs, kind: str | None = None) -> read
     if kind:
         usable = [device for device in specs.devices.values() if device.kind == kind]
     else:
-        usable = [device for device in specs.devices.values() if device.kind == reader.KIND or device.ours]
+        usable = [device for device in specs.devices.values() if device.kind == staleness.KIND or device.ours]
     by_uuid = [device for device in usable if device.name == unit.uuid]
     if by_uuid:
-        return min(by_uuid, key=lambda device: (device.kind != reader.KIND, device.kind))
-    device = specs.devices.get(f"{kind or reader.KIND}={unit.index}")
+        return min(by_uuid, key=lambda device: (device.kind != staleness.KIND, device.kind))
+    device = specs.devices.get(f"{kind or staleness.KIND}={unit.index}")
     # The GPU with this index may have changed since the specification was written, so the node must match.
     if device is not None and f"/dev/nvidia{unit.gpu.minor}" in device.nodes:
         return device
@@ -166,7 +166,7 @@ def _of_others(unit: Unit, host: IsolationHost) -> str:
 
 
 def stale_reason(
-    unit: Unit, host: IsolationHost, capabilities: Sequence[str], kind: str | None = reader.KIND
+    unit: Unit, host: IsolationHost, capabilities: Sequence[str], kind: str | None = staleness.KIND
 ) -> str | None:
     """Return why the CDI device of a unit cannot be trusted: it differs from the host, or cannot be compared."""
     device = cdi_device(unit, host.specs, kind)
@@ -177,10 +177,10 @@ def stale_device_reason(
     device: reader.CdiDevice, units: Sequence[Unit], host: IsolationHost, capabilities: Sequence[str]
 ) -> str | None:
     """Return why a CDI device that stands for these units cannot be trusted, or None."""
-    is_of_unit = cdi_staleness.real(device.path) == cdi_staleness.real(cdi_refresh.SPECIFICATION)
+    is_of_unit = places.real(device.path) == places.real(cdi_refresh.SPECIFICATION)
     has_unit = is_of_unit and any(host.has(path) for path in cdi_refresh.UNIT_FILES)
     command = f"systemctl restart {cdi_refresh.SERVICE}" if has_unit else None
-    stale = cdi_staleness.stale_message(
+    stale = staleness.stale_message(
         device.path, device.driver_versions, host.driver_version, ours=device.ours, command=command
     )
     if stale:
@@ -189,7 +189,7 @@ def stale_device_reason(
     found = compare([_described(unit) for unit in units], device.cdi_nodes, nodes, capabilities)
     if found.differences:
         text = f"for {device.qualified}, {' and '.join(found.differences)}"
-        return cdi_staleness.different_message(device.path, text, ours=device.ours, command=command)
+        return staleness.different_message(device.path, text, ours=device.ours, command=command)
     if found.unknown:
         return f"the CDI specification {device.path} cannot be compared with the host: {'; '.join(found.unknown)}"
     return None
@@ -253,7 +253,7 @@ def _runtime_obstacle(
         return None
     # The runtime reads its own directories, even if CDI is disabled in the engine.
     settings = host.toolkit
-    own = dataclasses.replace(host, specs=reader.read(settings.cdi_directories, host.root))
+    own = dataclasses.replace(host, specs=staleness.read(settings.cdi_directories, host.root))
     reasons = (stale_reason(unit, own, capabilities, settings.cdi_kind) for unit in units)
     stale = next(filter(None, reasons), None)
     return f'{RUNTIME_CONFIG} sets mode = "cdi", and {stale}' if stale else None
@@ -313,4 +313,4 @@ def requests_use_cdi(engine: EngineState, host: IsolationHost, units: Sequence[U
     If a unit has no CDI device, Docker uses the hook: moby/moby, daemon/devices_nvidia_linux.go (docker-v29.2.0).
     """
     is_able = engine.version_key >= (29, 2) and bool(host.program(("nvidia-cdi-hook",)) and engine.cdi_dirs)
-    return is_able and all(cdi_device(unit, host.specs, reader.KIND) for unit in units)
+    return is_able and all(cdi_device(unit, host.specs, staleness.KIND) for unit in units)

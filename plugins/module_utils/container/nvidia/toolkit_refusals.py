@@ -13,7 +13,7 @@ import glob
 import os
 from collections.abc import Collection, Sequence
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.toolkit_settings import (
@@ -161,7 +161,7 @@ def _of_mig(host: IsolationHost, units: Sequence[Unit]) -> str | None:
 def _of_cdi(host: IsolationHost, units: Sequence[Unit]) -> str | None:
     """Return why mode cdi would fail: it needs a device of its own kind and directories for each unit."""
     settings = host.toolkit
-    specs = reader.read(settings.cdi_directories, host.root)
+    specs = staleness.read(settings.cdi_directories, host.root)
     for unit in units:
         name = f"{settings.cdi_kind}={unit.uuid}"
         if name not in specs.devices or name in specs.conflicts:

@@ -9,15 +9,15 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.staleness import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.staleness import (
     changed_message,
     duplicates,
-    marker_path,
     observed,
     stale_message,
     uuids,
     versions,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.places import marker_path
 
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03"
 YAML = f"""\

@@ -17,10 +17,13 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places, reader
 
-DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
-# Engines ignore files with other suffixes.
-SUFFIXES = (".json", ".yaml")
+VENDOR = "nvidia.com"
+# The kind of the GPUs in the files of NVIDIA's toolkit.
+KIND = f"{VENDOR}/gpu"
+# Programs of the toolkit. A specification that calls one of them comes from the toolkit.
+TOOLKIT_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk")
 # The unit of this collection that writes a specification.
 REFRESH_UNIT = os.path.basename(owned.CDI_UNIT)
 
@@ -34,15 +37,22 @@ _UUID = re.compile(r"""\bname["']?\s*:\s*["']?((?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-
 _MAX_SIZE = 4 * 1024 * 1024
 
 
-def marker_path(path: str) -> str:
-    """Return the marker file that identifies the specification at `path` as ours."""
-    return os.path.join(os.path.dirname(path), owned.CDI_MARKER.format(os.path.basename(path)))
-
-
 def versions(text: str) -> tuple[str, ...]:
     """Return the driver versions that a specification names. The result is empty if it names no versioned file."""
     text = text.replace("\\/", "/")  # JSON may escape slashes.
     return tuple(sorted(set(_LIBRARY.findall(text)) or set(_OTHER_SOURCES.findall(text))))
+
+
+def read(directories: Sequence[str], root: str = "/") -> reader.Specs:
+    """Read all specifications, with the driver versions that they name."""
+    return reader.read(directories, root, versions)
+
+
+def toolkit_origin(text: str) -> str | None:
+    """Return that NVIDIA's toolkit wrote a specification, as the end of a sentence, or None."""
+    if not any(program in text for program in TOOLKIT_PROGRAMS):
+        return None
+    return f"it calls {' or '.join(TOOLKIT_PROGRAMS)}, so it comes from NVIDIA's toolkit"
 
 
 def uuids(text: str) -> tuple[str, ...]:
@@ -57,13 +67,13 @@ def observed(root: str, directories: list[str] | tuple[str, ...]) -> list[dict]:
         resolved = os.path.realpath(os.path.join(root, directory.lstrip("/")))
         for name in listing(root, directory):
             path = os.path.join(directory, name)
-            text = read_text(root, path, _MAX_SIZE) if name.endswith(SUFFIXES) else None
+            text = read_text(root, path, _MAX_SIZE) if name.endswith(places.SUFFIXES) else None
             if text and _KIND.search(text.replace("\\/", "/")):
                 entry = {
                     "path": path,
                     "driver_versions": list(versions(text)),
                     "uuids": list(uuids(text)),
-                    "ours": exists(root, marker_path(path)),
+                    "ours": exists(root, places.marker_path(path)),
                     "digest": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest(),
                 }
                 # Two paths can refer to the same directory.
@@ -114,7 +124,7 @@ def remedy(path: str, command: str | None, *, ours: bool) -> str:
     """Return what writes a specification again. `command`: if it is not the usual one."""
     if command:
         return f"run `{command}`"
-    if ours and real(path) == owned.CDI_REFRESHED:
+    if ours and places.real(path) == owned.CDI_REFRESHED:
         return f"run `systemctl restart {REFRESH_UNIT}`"
     if ours:
         return "run nvidia_cdi_spec again"
@@ -127,14 +137,14 @@ def duplicates(specs: Sequence[Mapping[str, Any]]) -> list[str]:
     In one directory, engines reject both. Otherwise, the one in /var/run/cdi overrides the other.
     """
     found = []
-    ordered = sorted(specs, key=lambda spec: (not _is_of_boot(spec["path"]), real(spec["path"])))
+    ordered = sorted(specs, key=lambda spec: (not _is_of_boot(spec["path"]), places.real(spec["path"])))
     for number, first in enumerate(ordered):
         for second in ordered[number + 1 :]:
             one, other = first["path"], second["path"]
             known = set(first["uuids"]), set(second["uuids"])
             if all(known) and not known[0] & known[1]:
                 continue
-            if os.path.dirname(real(one)) == os.path.dirname(real(other)):
+            if os.path.dirname(places.real(one)) == os.path.dirname(places.real(other)):
                 found.append(
                     f"the CDI specifications {one} and {other} describe the same GPUs, so engines reject these "
                     "devices; remove one of the files"
@@ -147,10 +157,5 @@ def duplicates(specs: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
-def real(path: str) -> str:
-    """Return the path without the link /var/run."""
-    return path.replace("/var/run/", "/run/", 1)
-
-
 def _is_of_boot(path: str) -> bool:
-    return real(path).startswith("/run/cdi/")
+    return places.real(path).startswith("/run/cdi/")
