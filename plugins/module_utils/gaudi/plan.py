@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import reposi
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import runtime as gaudi_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import packages, refresh, vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import in_use, packages, refresh, vendors
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -212,6 +212,7 @@ def _packages(case: _Case, result: GaudiPlan) -> None:
     result.problems += found.problems
     result.reasons += found.reasons
     result.changes += found.changes
+    _refuse_replacement(case, result)
     if result.transaction and result.transaction.install:
         result.has_secrets = own_repository.has_password(result.transaction.repositories)
         result.reasons += repository.notes(host, data)
@@ -220,6 +221,14 @@ def _packages(case: _Case, result: GaudiPlan) -> None:
                 "the kernel only loads signed modules; enroll the key of DKMS with mokutil, or the driver cannot be "
                 "loaded"
             )
+
+
+def _refuse_replacement(case: _Case, result: GaudiPlan) -> None:
+    """Refuse to replace the packages of a driver that is in use. The vendor does not publish what their scripts do."""
+    is_other = result.query is None and result.version is not None and result.version != case.installed
+    if case.driver.get("loaded") and is_other:
+        found = in_use.refusal(case.host, vendors.GAUDI.name, "accelerators", f"changed to {result.version}")
+        result.problems += [found] if found else []
 
 
 def _refusal(case: _Case) -> Callable[[str], str | None]:
@@ -319,6 +328,8 @@ def _removal(host: Host, result: GaudiPlan, restart_policy: str) -> GaudiPlan:
     recorded = packages_record.possibly_installed(host, owned.GAUDI_RECORD, list(host["installed_packages"]))
     requested = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
     result.packages = sorted(requested & recorded & {*host["installed_packages"]})
+    held = in_use.refusal(host, vendors.GAUDI.name, "accelerators", "removed") if result.packages else None
+    result.problems += [held] if held else []
     result.cdi = refresh.removal(host, vendors.GAUDI)
     result.runtime = gaudi_runtime.removal(host, restart_policy=restart_policy)
     result.problems += result.runtime.problems

@@ -80,8 +80,9 @@ _FILES: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }
 _MODULES = {"amd": "amdgpu", "neuron": "neuron", "gaudi": "habanalabs"}
-# The vendors whose drivers cannot be replaced while a program has a device open.
-_WITH_HOLDERS = ("neuron",)
+# The vendors whose drivers are not replaced while a program uses a device, and the nodes that count. Monitoring opens
+# Gaudi's control nodes.
+_HELD = {"neuron": re.compile(r"/dev/neuron\d+"), "gaudi": re.compile(r"/dev/(?:accel/accel|hl)\d+")}
 _LONGEST_TEXT = 64 * 1024
 # Of an attribute with this name, only its start counts, which shows whether the device responds.
 _CONFIG, _CONFIG_BYTES = "config", 4
@@ -103,8 +104,8 @@ def read(root: str, functions: Iterable[dict], run: Run) -> dict[str, dict[str, 
             loaded = os.path.lexists(_in(root, f"/sys/module/{module}"))
             found[vendor]["log"] = kernel_log(module, run) if loaded and not is_bound else []
             found[vendor]["groups"] = _groups(root)
-            is_held = vendor in _WITH_HOLDERS and loaded
-            found[vendor]["holders"] = _holders(root, found[vendor]["nodes"]) if is_held else []
+            held = [path for path in found[vendor]["nodes"] if vendor in _HELD and _HELD[vendor].fullmatch(path)]
+            found[vendor]["holders"] = _holders(root, held) if held and loaded else []
     return found
 
 

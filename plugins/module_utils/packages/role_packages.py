@@ -269,7 +269,9 @@ def _explained(case: RolePackagesCase, choice: VersionChoice) -> str:
         remedy = f"Set {case.role}_version to a version that all packages have"
     elif choice.suitable:
         reason = f"{case.place} has {main} {choice.suitable}, which {case.refuse(choice.suitable)}"
-        remedy = f"Set {case.role}_version to one of: {case.some_versions}"
+        usable = [version for version in (case.versions or {})[main] if case.refuse(version) is None]
+        some = named(usable)
+        remedy = f"Set {case.role}_version to one of: {some}" if some else "It has no version that can be used"
     else:
         reason = f"{case.role}_version is {case.requested}, but {case.place} has no such version of {main}"
         remedy = f"Set it to one of: {case.some_versions}"

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
+    in_use,
     neuron_hook,
     neuron_packages,
     packages,
@@ -142,17 +142,6 @@ def plan(
         result.changes += result.cdi.changes
         result.verify = is_ready
     return _finished(host, result)
-
-
-def holders(host: Host) -> list[str]:
-    """Return the processes and containers that hold a chip, for messages."""
-    record = (host["accelerators"][vendors.NEURON.name] or {}).get("record") or {}
-    texts = []
-    for one in record.get("holders") or ():
-        process = f"process {one['pid']} ({shown(one['command'])})" if one["pid"] else ""
-        container = f"container {shown(one['container'])}" if one["container"] else ""
-        texts.append(f"{container or process} ({', '.join(one['nodes'])})")
-    return list(dict.fromkeys(texts))
 
 
 # --- the driver that is already installed -----------------------------------------------------------------------------
@@ -316,12 +305,9 @@ def _refuse_replacement(case: _Case, result: NeuronPlan) -> None:
     install = result.transaction.install if result.transaction else []
     if not any(item.partition("=")[0] == DKMS for item in install):
         return
-    in_use = holders(case.host) if case.driver.get("loaded") else []
-    if in_use:
-        result.problems.append(
-            f"The driver cannot be changed to {result.version or 'another version'}, because chips are in use by "
-            f"{'; '.join(in_use)}. Stop the containers and processes, and run this role again. Nothing was changed."
-        )
+    what = f"changed to {result.version or 'another version'}"
+    held = in_use.refusal(case.host, vendors.NEURON.name, "chips", what) if case.driver.get("loaded") else None
+    result.problems += [held] if held else []
     problem = neuron_packages.replacement_problem(case.host, case.installed, result.version)
     result.problems += [problem] if problem else []
 
@@ -378,12 +364,8 @@ def _removal(host: Host, result: NeuronPlan) -> NeuronPlan:
     is_own = DKMS in result.packages or (result.record and not installed.is_installed(host, DKMS))
     # The packages do not own what their scripts write.
     result.remove_files = [path for path in owned.NEURON_LEFTOVERS if is_own and observed_files.exists(host, path)]
-    in_use = holders(host) if DKMS in result.packages else []
-    if in_use:
-        result.problems.append(
-            f"The driver cannot be removed, because chips are in use by {'; '.join(in_use)}. Stop the containers and "
-            "processes, and run this role again. Nothing was changed."
-        )
+    held = in_use.refusal(host, vendors.NEURON.name, "chips", "removed") if DKMS in result.packages else None
+    result.problems += [held] if held else []
     group = host["accelerators"][vendors.NEURON.name] or {}
     loaded = (group.get("module") or {}).get("loaded")
     result.unload = ["neuron"] if loaded and DKMS in result.packages else []

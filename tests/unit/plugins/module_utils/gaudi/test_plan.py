@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver impor
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import gaudi_hosts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, ROOT
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gaudi_trees import GAUDI, GAUDI2, GAUDI3, GaudiTree
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.process_tree import ProcessTree
 
 PLATFORMS = yaml.safe_load((ROOT / "roles/gaudi_driver/vars/platforms.yml").read_text(encoding="utf-8"))[
     "__gaudi_driver_platforms"
@@ -204,6 +205,45 @@ def test_a_converged_host_is_left_alone(tmp_path):
     held = planned(host)
     assert held.transaction is not None
     assert (held.transaction.hold, held.transaction.install) == (UNIT, [])
+
+
+# --- accelerators in use ---------------------------------------------------------------------------------------------
+
+
+def in_use(tmp_path, *opened: str, **changes):
+    """Return a host with the role's packages on which a process has nodes open."""
+    tree = GaudiTree(tmp_path)
+    tree.accelerator(ADDRESS, 0, 4)
+    ProcessTree(tree.path).process(4711, "python3", opened=opened)
+    return record(gaudi_hosts.observed(tree, packages=INSTALLED, held=tuple(UNIT), **changes))
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [({"version": "1.22"}, f"cannot be changed to {OLD}"), ({"state": "absent"}, "cannot be removed")],
+)
+def test_packages_stay_while_a_process_uses_an_accelerator(tmp_path, values, words):
+    result = planned(in_use(tmp_path, "/dev/accel/accel0"), OFFERED, **values)
+    (problem,) = result.problems
+    assert words in problem
+    assert "accelerators are in use by process 4711 (python3) (/dev/accel/accel0)" in problem
+    assert (result.changes, result.acts) == ([], False)
+    # An exporter only monitors.
+    monitored = planned(in_use(tmp_path / "monitor", "/dev/accel/accel_controlD0"), OFFERED, **values)
+    assert monitored.problems == []
+    assert monitored.acts
+
+
+def test_a_driver_in_use_is_left_alone_and_its_runtime_can_be_added(tmp_path):
+    host = in_use(tmp_path, "/dev/accel/accel0")
+    assert (planned(host).problems, planned(host).transaction) == ([], None)
+    names = [*UNIT, "habanalabs-container-runtime"]
+    fixed = in_use(tmp_path / "fixed", "/dev/accel/accel0")
+    fixed["installed_packages"] = {
+        name: text.replace(NEW, "1.24.0-1007") for name, text in fixed["installed_packages"].items()
+    }
+    result = planned(fixed, {name: ["1.24.0-1007"] for name in names}, container_runtime=True)
+    assert (result.problems, result.version) == ([], "1.24.0-1007")
 
 
 # --- the repository --------------------------------------------------------------------------------------------------

@@ -107,6 +107,13 @@ def test_a_vulnerable_runtime_is_never_installed(tmp_path, offered, values, word
     assert not result.acts
 
 
+def test_the_remedy_names_only_versions_that_are_not_refused(tmp_path):
+    (problem,) = run(bare(tmp_path), {name: [FIXED, VULNERABLE] for name in ALL}, version="1.23").problems
+    assert f"Set gaudi_driver_version to one of: {FIXED}." in problem
+    (problem,) = run(bare(tmp_path / "none"), {name: [VULNERABLE] for name in ALL}).problems
+    assert problem.endswith("It has no version that can be used.")
+
+
 def test_all_packages_get_the_version_of_the_fixed_runtime(tmp_path):
     result = run(bare(tmp_path), {name: [FIXED, VULNERABLE] for name in ALL})
     assert result.transaction is not None
