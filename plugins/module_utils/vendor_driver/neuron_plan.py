@@ -320,8 +320,19 @@ def _modules_file(case: _Case, result: NeuronPlan) -> None:
     lines = [line.strip() for line in (text or "").splitlines()]
     if "neuron" in lines or not case.request.activate:
         return
+    if _is_disabled(case.host, owned.NEURON_MODULES_LOAD):
+        result.reasons.append(
+            f"{owned.NEURON_MODULES_LOAD} is empty or a link to /dev/null, so systemd does not load the driver at "
+            "boot; remove the file if nothing else loads it"
+        )
+        return
     result.modules_file = (text.rstrip("\n") + "\n" if text else "") + _MODULES_FILE
     result.changes.append(f"write {owned.NEURON_MODULES_LOAD}")
+
+
+def _is_disabled(host: Host, path: str) -> bool:
+    """Return whether somebody disabled a file of systemd, as AWS's images for EKS do (modules-load.d(5))."""
+    return observed_files.exists(host, path) and not (observed_files.content(host, path) or "").strip()
 
 
 def _load(case: _Case, result: NeuronPlan) -> None:

@@ -364,6 +364,23 @@ def test_a_lost_list_of_modules_is_written_again(tmp_path):
     assert planned(host).modules_file == "neuron\n"
 
 
+@pytest.mark.parametrize("kind", ["link", "empty", "spaces"])
+def test_a_disabled_list_of_modules_stays(tmp_path, kind):
+    """AWS's images for EKS load one of two drivers with a unit of their own, and disable this file."""
+    tree = NeuronTree(tmp_path)
+    tree.host(TRN2, 2)
+    path = tmp_path / "etc/modules-load.d/neuron.conf"
+    path.parent.mkdir(parents=True)
+    if kind == "link":
+        path.symlink_to("/dev/null")
+    else:
+        path.write_text("" if kind == "empty" else " \n")
+    host = neuron_hosts.observed(tree, packages=CURRENT)
+    result = planned(host)
+    assert (result.modules_file, f"write {owned.NEURON_MODULES_LOAD}" in result.changes) == (None, False)
+    assert any("is empty or a link to /dev/null" in reason for reason in result.reasons)
+
+
 # --- chips in use ----------------------------------------------------------------------------------------------------
 
 
