@@ -39,8 +39,9 @@ options:
     default: 'off'
   types:
     description:
-      - Slurm types by model, for example C({'Tesla T4':'small'}). The default is derived from the model, for example
-        C(h100) or C(mi300x).
+      - Slurm types by model or generation, for example C({'Tesla T4':'small'}). The default is derived from the model,
+        for example C(h100) or C(mi300x).
+      - A name that no device of the host has is an error, unless all devices of the host have a type here.
     type: dict
     default: {}
   constrain_devices:

@@ -345,7 +345,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapters
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain import WorkloadDrain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.options import OPTIONS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.options import OPTIONS, without_effect
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
 
 LONGEST = 604800
@@ -378,6 +378,9 @@ def main() -> None:
     for name, least in (("timeout", 1), ("wait", 0)):
         if not least <= params[name] <= LONGEST:
             module.fail_json(msg=f"{name} is {params[name]}, but must be between {least} and {LONGEST} seconds.")
+    mistake = without_effect(params)
+    if mistake:
+        module.fail_json(msg=mistake)
     if not params["owner"].strip():
         module.fail_json(msg="owner is empty. Name who drains the host.")
     if params["adapter"] not in ("none", "kubernetes") and not is_root():

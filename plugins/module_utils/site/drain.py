@@ -12,6 +12,8 @@ import dataclasses
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import disruptions, owned, variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import interruptions
@@ -89,6 +91,9 @@ def _check_options(request: SiteDrainRequest) -> None:
         what = f"has the unknown option {unknown[0]}" if unknown else f"lacks the option {missing[0]}"
         names = ", ".join(known) or "none"
         raise VariableError(f"{PREFIX}_options {what} for adapter {request.adapter}. Its options: {names}.")
+    wrong = ArgumentSpecValidator(known).validate(dict(request.options)).error_messages
+    if wrong:
+        raise VariableError(f"{PREFIX}_options cannot be used with adapter {request.adapter}: {'; '.join(wrong)}")
 
 
 def plan(

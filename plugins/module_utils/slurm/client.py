@@ -16,6 +16,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 TIMEOUT = 30
 # Exit statuses of `timeout`: the limit passed, and the program had to be killed.
 _LATE = (124, 137)
+# The program does not exist.
+_MISSING = 127
 # Job states in which a job occupies its nodes: squeue(1), "JOB STATE CODES".
 _OCCUPYING = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING,STOPPED,SIGNALING,STAGE_OUT"
 # Base states of a node with jobs: sinfo(1), "NODE STATE CODES".
@@ -121,6 +123,10 @@ class SlurmClient:
             raise SlurmError(
                 f"Slurm's controller did not answer `{program} {arguments[0]}` within {self._timeout:g} seconds. "
                 "Check slurmctld and the network."
+            )
+        if status == _MISSING:
+            raise SlurmError(
+                f"{path} cannot be found on this host. Install Slurm's client, or set the directory of its programs."
             )
         if status:
             cause = shown((err or out).strip().replace("\n", " ")) or f"exit status {status}"

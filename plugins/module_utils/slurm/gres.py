@@ -33,6 +33,7 @@ class SlurmGres:
     files: tuple[str, ...]
     flags: str
     stable_id: str = ""
+    vendor: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,13 @@ def _files(device: Mapping[str, Any]) -> tuple[str, ...]:
 def _gres(device: Mapping[str, Any], types: Mapping[str, str] | None) -> SlurmGres:
     # Gaudi's model is the number of the card.
     names = ("generation", "model") if device["vendor"] == schema.GAUDI else ("model", "generation")
-    kind = models.type_of(device[names[0]] or device[names[1]], types)
+    chosen = models.chosen((device[name] for name in names), types)
+    kind = chosen or models.type_of(device[names[0]] or device[names[1]])
     partition = device["partition"]
     if partition["parent"] is not None and partition["mode"]:
         kind = models.partition_type(kind, partition["mode"])
     flags = _FLAGS.get(device["vendor"], _NO_VARIABLES)
-    return SlurmGres(kind, _files(device), flags, device["stable_id"] or "")
+    return SlurmGres(kind, _files(device), flags, device["stable_id"] or "", device["vendor"])
 
 
 def lines(node: str, devices: Sequence[SlurmGres], *, detection_off: bool = False) -> list[str]:

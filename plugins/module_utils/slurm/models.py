@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 # Words that do not tell models apart: vendors, product lines, form factors, sizes of memory.
 _DROPPED = re.compile(
@@ -19,10 +19,13 @@ _NOT_ALLOWED = re.compile(r"[^a-z0-9.-]+")
 UNKNOWN = "unknown"
 
 
-def type_of(model: str | None, given: Mapping[str, str] | None = None) -> str:
-    """Return the type of a model. `given`: types by model that the user chose."""
-    if model is not None and given and model in given:
-        return given[model]
+def chosen(names: Iterable[str | None], given: Mapping[str, str] | None) -> str | None:
+    """Return the type that the user chose for a device, by its model or its generation."""
+    return next((given[name] for name in names if name in given), None) if given else None
+
+
+def type_of(model: str | None) -> str:
+    """Return the type of a model."""
     words = re.split(r"[\s/_]+|-(?=sxm|pcie|nvl|\d+gb|\d+c)", re.sub(r"\((?:r|tm)\)", "", (model or "").lower()))
     kept = [word for word in words if word and not _DROPPED.fullmatch(word)]
     # "RTX PRO 6000 Blackwell" needs no generation, "RTX 6000 Ada" does.

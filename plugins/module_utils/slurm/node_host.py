@@ -75,12 +75,14 @@ def observe(
     hardware = next((line for line in out.splitlines() if line.startswith("NodeName=")), "") if status == 0 else ""
     installed = status == 0 or process_state.find(slurmd) is not None
     active = unit.get("ActiveState") in ("active", "activating", "reloading")
+    client = SlurmClient(run, node, programs, _TIMEOUT)
     known, unanswered = None, None
     if active or (installed and texts[node_plan.SLURM] is not None):
         try:
-            known = SlurmClient(run, node, programs, _TIMEOUT).node()
+            known = client.node()
         except SlurmError as error:
-            if "not found" not in str(error):
+            # Other messages can also say that something was not found, for example the host of the controller.
+            if f"Node {node} not found" not in str(error):
                 unanswered = str(error)
     return node_plan.SlurmHost(
         name=node,
@@ -98,6 +100,8 @@ def observe(
         node=known,
         unanswered=unanswered,
         hardware=_renamed(hardware, node),
+        has_directory=exists(root, directory),
+        lacks_client=f"{programs}/scontrol" if programs and not exists(root, f"{programs}/scontrol") else "",
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files, gres
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files, gres, unusable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmNode
 
 GRES, CGROUP, SLURM = "gres.conf", "cgroup.conf", "slurm.conf"
@@ -30,7 +30,9 @@ class SlurmHost:
     """What was read. `texts`: the files of the directory, None for a missing one. `detects`: the installed plugins.
 
     `configless`: slurmd gets its files from the controller. `node`: as the controller describes it; None if it does not
-    know the node, or does not answer, which `unanswered` says. `hardware`: the line of `slurmd -C`.
+    know the node, or does not answer, which `unanswered` says. `hardware`: the line of `slurmd -C`. `has_directory`:
+    whether the directory exists. `lacks_client`: the path of Slurm's client in a directory that the user named, if it
+    is missing.
     """
 
     name: str
@@ -48,6 +50,8 @@ class SlurmHost:
     node: SlurmNode | None = None
     unanswered: str | None = None
     hardware: str = ""
+    has_directory: bool = True
+    lacks_client: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,9 +93,15 @@ def plan(host: SlurmHost, request: SlurmRequest) -> SlurmNodePlan:
     result.notes = [f"{one.device} is not in gres.conf: {one.reason}." for one in skipped]
     if request.present:
         _describe(host, request, selected, result)
+        result.problems += unusable.problems(host, request, selected)
     _plan_gres(host, request, result)
     _plan_cgroup(host, request, result)
     _plan_drop_in(host, request, selected, result)
+    if result.gres_changes and host.active and host.unanswered:
+        result.problems.append(
+            f"The devices of node {host.name} change, so its jobs must end first, but the node cannot be drained. "
+            f"{host.unanswered}"
+        )
     if result.problems:
         result.writes, result.changes, result.gres_changes = {}, [], False
         return result

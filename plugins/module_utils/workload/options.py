@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 _STOP = {"type": "bool", "default": False}
@@ -34,3 +35,16 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "labels": {"type": "dict", "default": {}},
     },
 }
+
+
+def without_effect(params: Mapping[str, Any]) -> str | None:
+    """Return which given option of module gpu_workload would have no effect, or None."""
+    adapter, verb = params["adapter"], params["verb"]
+    for name, spec in OPTIONS.items():
+        values = params.get(name) or {}
+        given = [option for option, value in values.items() if value not in (None, spec[option].get("default"))]
+        if name != adapter and given:
+            return f"{name}.{given[0]} is set, but adapter is {adapter}. Remove the option, or set adapter to {name}."
+    if params.get("failed_step") and verb != "end":
+        return f"failed_step is set, but verb is {verb}. Only verb end keeps a host drained. Set verb to end."
+    return None

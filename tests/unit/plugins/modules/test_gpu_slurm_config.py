@@ -44,10 +44,13 @@ def test_adapter_none_lets_a_run_go_on(run):
         ({"adapter": "none", "timeout": 0}, "timeout is 0"),
         ({"adapter": "none", "wait": 604801}, "must be between 0 and 604800"),
         ({"adapter": "none", "owner": " "}, "owner is empty"),
+        ({"adapter": "slurm", "docker": {"stop": True}}, "docker.stop is set, but adapter is slurm"),
+        ({"adapter": "none", "slurm": {"node": "n1"}}, "slurm.node is set, but adapter is none"),
+        ({"adapter": "none", "verb": "abort", "failed_step": "Install"}, "failed_step is set, but verb is abort"),
     ],
 )
 def test_errors_name_the_option(run, arguments, message):
-    result = run(verb="begin", **arguments)
+    result = run(**{"verb": "begin", **arguments})
     assert result["failed"]
     assert message in result["msg"]
 

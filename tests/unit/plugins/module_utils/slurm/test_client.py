@@ -108,7 +108,7 @@ def test_a_node_that_a_reboot_took_down_is_resumed_too(state, verb):
         (124, "", "did not answer `scontrol show` within 5 seconds"),
         (137, "", "did not answer `scontrol show` within 5 seconds"),
         (1, "slurm_load_node error: Unable to contact slurm controller", "Unable to contact"),
-        (127, "scontrol is not installed", "not installed"),
+        (127, "scontrol is not installed", "Install Slurm's client, or set the directory"),
         (0, "", "printed no node"),
     ],
 )

@@ -63,8 +63,11 @@ def test_the_type_of_a_model_is_what_users_request(model, kind):
     assert models.type_of(model) == kind
 
 
-def test_the_user_can_choose_the_type_of_a_model():
-    assert models.type_of("Tesla T4", {"Tesla T4": "small"}) == "small"
+@pytest.mark.parametrize("name", ["HL-325L", "Gaudi3"])
+def test_the_user_can_choose_the_type_of_a_model_or_generation(name):
+    device = {**other("gaudi", "HL-325L", 0, "/dev/accel/accel0"), "generation": "Gaudi3"}
+    assert [one.kind for one in gres.select([device], {name: "small"})[0]] == ["small"]
+    assert [one.kind for one in gres.select([device], {"Gaudi2": "small"})[0]] == ["gaudi3"]
 
 
 @pytest.mark.parametrize(("profile", "kind"), [("1g.10gb", "h100_1g.10gb"), ("1g.10gb+me", "h100_1g.10gb_me")])

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import node_host, node_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmNode
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmError, SlurmNode
 
 GRES, CGROUP = "/etc/slurm/gres.conf", "/etc/slurm/cgroup.conf"
 SLURM_CONF = "TaskPlugin=task/affinity,task/cgroup\nGresTypes=gpu\n"
@@ -130,6 +130,76 @@ def test_what_the_user_must_decide_is_named_and_nothing_changes(values, request_
     assert (plan.writes, plan.changes, plan.gres_changes) == ({}, [], False)
 
 
+def intel():
+    nodes = [{"path": "/dev/dri/renderD128", "role": "render", "gid": 0}]
+    return schema.device("intel", model="Max 1550", pci_address="0000:90:00.0", stable_id="i", nodes=nodes)
+
+
+H100 = "NVIDIA H100 80GB HBM3"
+# Values that cannot be used on the host, the variable that the message names, and the way out.
+UNUSABLE = {
+    "model that no device has": ({}, {"types": {"Tesla T5": "small"}}, "types names 'Tesla T5'", f"'{H100}'. Correct"),
+    "one model of two": (
+        {"devices": [*gpus(1), *gpus(1, "NVIDIA L4")]},
+        {"types": {H100: "big", "L4": "small"}},
+        "types names 'L4'",
+        "'NVIDIA L4'. Correct",
+    ),
+    "plugin of another vendor": (
+        {"devices": [*gpus(1), intel()], "detects": ("nvml",)},
+        {"detect": "nvml"},
+        "detect=nvml detects only devices of nvidia",
+        "also has devices of intel. Set gpu_slurm_node_detect to off",
+    ),
+    "type that no detected device has": (
+        {"detects": ("nvml",)},
+        {"detect": "nvml", "types": {H100: "big"}},
+        f"types has big for '{H100}'",
+        "part of the model's name",
+    ),
+    "directory": ({"has_directory": False}, {}, "/etc/slurm does not exist", "set gpu_slurm_node_directory"),
+    "programs": ({"lacks_client": "/opt/s/scontrol"}, {}, "/opt/s/scontrol does not exist", "gpu_slurm_node_programs"),
+}
+
+
+@pytest.mark.parametrize(("values", "wanted", "message", "way_out"), UNUSABLE.values(), ids=UNUSABLE)
+def test_a_value_that_cannot_be_used_is_an_error_before_any_change(values, wanted, message, way_out):
+    plan = node_plan.plan(host(**values), node_plan.SlurmRequest(**wanted))
+    (problem,) = plan.problems
+    assert message in problem
+    assert way_out in problem
+    assert (plan.writes, plan.changes) == ({}, [])
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        # Variables of a fleet also name the models of other hosts.
+        ({}, {"types": {H100: "big", "Tesla T4": "small"}}),
+        ({"devices": []}, {"types": {"Tesla T4": "small"}}),
+        ({"detects": ("nvml",)}, {"detect": "nvml", "types": {H100: "h100_80gb"}}),
+        ({"detects": ("newer",), "devices": [*gpus(1), intel()]}, {"detect": "newer"}),
+        ({"has_directory": False, "slurm": None, "configless": True}, {}),
+        ({"has_directory": False, "devices": []}, {}),
+        ({"has_directory": False, "lacks_client": "/opt/s/scontrol"}, {"present": False, "types": {"x": "y"}}),
+    ],
+)
+def test_values_that_fit_this_host_or_others_are_accepted(values, wanted):
+    assert node_plan.plan(host(**values), node_plan.SlurmRequest(**wanted)).problems == []
+
+
+@pytest.mark.parametrize("request_", [PRESENT, ABSENT])
+def test_devices_do_not_change_under_jobs_that_nobody_can_see(request_):
+    """slurmd runs, and the controller does not answer, so the node cannot be drained."""
+    gres = "# BEGIN gpufleet n1 (x)\nNodeName=n1 Name=gpu Type=t4 File=/dev/nvidia9\n# END gpufleet n1\n"
+    silent = host(gres=gres, unanswered="The controller does not answer.", active=True, invocation="i1")
+    plan = node_plan.plan(silent, request_)
+    assert "cannot be drained. The controller does not answer." in plan.problems[0]
+    assert (plan.writes, plan.restart) == ({}, False)
+    # Without slurmd, no job can run.
+    assert node_plan.plan(dataclasses.replace(silent, active=False), request_).problems == []
+
+
 def test_a_setting_that_exists_is_not_written_twice():
     plan = node_plan.plan(host(cgroup="ConstrainDevices=yes # ours\n"), PRESENT)
     assert CGROUP not in plan.writes
@@ -222,6 +292,12 @@ def test_devices_that_cannot_be_read_now_do_not_disappear_from_slurm():
     assert "Run modprobe nvidia." in node_host.not_ready({"nvidia": lost, "amd": none})[0]
 
 
+@pytest.mark.parametrize("name", ["gpu-[1-2]", "a,b", "DEFAULT x"])
+def test_a_name_of_several_nodes_stops_also_before_slurm_is_installed(tmp_path, name):
+    with pytest.raises(SlurmError, match="not the name of one Slurm node"):
+        node_host.observe(Programs(), gpus(), node=name, directory="/etc/slurm", root=str(tmp_path))
+
+
 class Programs:
     def __init__(self, **answers):
         self.answers = answers
@@ -248,12 +324,19 @@ def test_a_host_is_read_and_its_files_are_written(tmp_path):
         scontrol=(1, "", "Node n1 not found"),
     )
 
-    def read():
-        return node_host.observe(run, gpus(), node="n1", directory="/etc/slurm", root=str(tmp_path))
+    unknown = Programs(**{**run.answers, "scontrol": (1, "", "Unable to contact slurm controller (host not found)")})
+    silent = node_host.observe(unknown, gpus(), node="n1", directory="/etc/slurm", root=str(tmp_path))
+    assert "Unable to contact" in silent.unanswered
+
+    def read(**values):
+        values = {"node": "n1", "directory": "/etc/slurm", **values}
+        return node_host.observe(run, gpus(), root=str(tmp_path), **values)
 
     first = read()
     assert (first.detects, first.active, first.node, first.unanswered) == (("nvml",), True, None, None)
     assert first.hardware == "NodeName=n1 CPUs=4"
+    assert (first.has_directory, read(directory="/etc/slrum").has_directory) == (True, False)
+    assert read(programs="/opt/slurm/bin").lacks_client == "/opt/slurm/bin/scontrol"
     plan = node_plan.plan(first, PRESENT)
     node_host.write(plan, first, str(tmp_path))
     assert shared.read_text().startswith("Name=nic\n# BEGIN gpufleet n1")
