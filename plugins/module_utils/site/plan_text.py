@@ -27,6 +27,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.output.text_lines i
     section,
     wrapped,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 
 # What the last line counts, for one and for several, and what is forbidden.
 _COUNTED = {
@@ -108,20 +109,10 @@ def _interruptions(entries: Sequence[Mapping[str, Any]], total: int) -> list[Sit
 
 
 def _parts(entries: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the parts that change something, in the order of the plans."""
-    orders = [[part["part"] for part in entry["changes"]] for entry in entries]
-    # The hosts may plan different parts, but every plan has the same order.
-    found: list[str] = []
-    for order in orders:
-        position = 0
-        for part in order:
-            if part in found:
-                position = found.index(part) + 1
-            else:
-                found.insert(position, part)
-                position += 1
+    """Return the parts that change something, in the order in which they act."""
     changing = {part["part"] for entry in entries for part in entry["changes"] if part["changes"]}
-    return [part for part in found if part in changing]
+    order = {part: number for number, part in enumerate(registry.PARTS)}
+    return sorted(changing, key=lambda part: (order.get(part, len(order)), part))
 
 
 def _changes(

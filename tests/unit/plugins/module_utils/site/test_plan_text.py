@@ -96,12 +96,15 @@ def test_a_difference_in_one_part_does_not_split_the_others():
     assert "  a, b:" in text(fleet)
 
 
-def test_parts_keep_the_order_of_the_plans():
+def test_parts_stand_in_the_order_in_which_they_act():
+    # The plan of a host with errors has only some parts.
+    driver, daemon, toolkit = "nvidia_driver", "nvidia_persistenced", "nvidia_container_toolkit"
     fleet = {
-        "a": {"changes": [part("x", "1"), part("z", "1")]},
-        "b": {"changes": [part("x"), part("y", "1"), part("z", "2")]},
+        "a": {"changes": [part(daemon, "1")]},
+        "b": {"changes": [part(toolkit, "1")]},
+        "c": {"changes": [part(driver, "1"), part(daemon), part(toolkit, "1")]},
     }
-    assert [line for line in text(fleet) if line in ("x", "y", "z")] == ["x", "y", "z"]
+    assert [line for line in text(fleet) if line in (driver, daemon, toolkit)] == [driver, daemon, toolkit]
 
 
 @pytest.mark.parametrize("reasons", [False, True])
