@@ -126,9 +126,9 @@ def run(tmp_path_factory) -> tuple[subprocess.CompletedProcess, list[dict], Path
     inventory = {"gpu_hosts": {"hosts": {name: {**local, **own} for name, own in hosts.items()}}}
     (directory / "hosts.json").write_text(json.dumps(inventory), encoding="utf-8")
     (directory / "cwd").mkdir()
+    command = [sys.executable, "-m", "ansible", "playbook", "--check", "-i", "../hosts.json", "../play.yml"]
     done = subprocess.run(
-        [sys.executable, "-m", "ansible", "playbook", "--check", "-i", "../hosts.json", "../play.yml"]
-        + ["-e", "verify_file=fleet.json"],
+        [*command, "-e", "verify_file=fleet.json"],
         cwd=directory / "cwd",
         env={**os.environ, "PWD": str(directory / "cwd"), "COLUMNS": "1000"},
         capture_output=True,
