@@ -57,6 +57,7 @@ lint: setup ## Run ansible-lint, ruff and yamllint; check the changelog, the doc
 	@python tools/role_readme.py --check
 	@python tools/platform_pages.py --check
 	@python tools/diagram.py --check
+	@python tools/recording.py --check
 	@python tools/release_check.py
 
 .PHONY: unit
@@ -121,10 +122,11 @@ gpu-benchmark: ## Run playbook benchmark on the real NVIDIA GPUs of this machine
 
 ##@ Release
 .PHONY: docs
-docs: setup ## Update the tables of variables in the README files of the roles, docs/platforms and docs/site.svg
+docs: setup ## Update the tables of variables in the README files of the roles, docs/platforms and the pictures
 	@python tools/role_readme.py
 	@python tools/platform_pages.py
 	@python tools/diagram.py
+	@python tools/recording.py
 
 .PHONY: release-check
 release-check: setup ## Build the tarball, check it with galaxy-importer, install it and use it
