@@ -107,9 +107,21 @@ def placement(node: KubernetesNode, vendor: str) -> RuntimePlacement:
 
 def registered_program(tree: t.Mapping[str, t.Any], runtime: str) -> str | None:
     """Return the program of a runtime in a generated configuration, or None if it is not registered."""
-    for table in (tree.get("plugins") or {}).values():
-        runtimes = ((table or {}).get("containerd") or {}).get("runtimes") or {} if isinstance(table, dict) else {}
-        found = runtimes.get(runtime)
+    for table in _tables(tree):
+        found = (table.get("runtimes") or {}).get(runtime)
         if isinstance(found, dict):
             return str((found.get("options") or {}).get("BinaryName") or runtime)
     return None
+
+
+def default_name(tree: t.Mapping[str, t.Any]) -> str | None:
+    """Return the name of the default runtime in a generated configuration."""
+    return next(
+        (str(table["default_runtime_name"]) for table in _tables(tree) if "default_runtime_name" in table), None
+    )
+
+
+def _tables(tree: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:
+    """Return the tables of containerd's CRI plugin that have runtimes."""
+    found = [table.get("containerd") for table in (tree.get("plugins") or {}).values() if isinstance(table, dict)]
+    return [table for table in found if isinstance(table, dict)]

@@ -264,7 +264,7 @@ def observe(
     host["accelerator_specs"] = accelerator_records.specifications(root, cdi_directories) if has_others else []
     host["cdi_nodes"] = host_nodes.of_host(root, host["accelerators"]["nvidia"]["gpus"]) if specs else None
     host["cri_files"] = cri_files.read(root)
-    texts = [*host["cri_files"]["containerd"].values(), *host["cri_files"]["crio"].values()]
+    texts = [text for kind in ("containerd", "crio", "nodes") for text in host["cri_files"][kind].values()]
     texts += [*observe_engines.runtime_programs(daemon_json)]
     host["nvidia_runtimes"] = nvidia_runtimes.read(root, texts, run)
     version = host["accelerators"]["nvidia"]["driver"]["loaded"] or host["accelerators"]["nvidia"]["driver"]["on_disk"]

@@ -9,6 +9,7 @@ Configurations that a distribution generates are only read. This file is private
 from __future__ import annotations
 
 import posixpath
+import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
@@ -17,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
     FORBIDDEN,
     Disruption,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.distribution import recognize
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.placement import (
@@ -25,10 +27,17 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.placemen
     FOUND,
     NONE,
     RuntimePlacement,
+    default_name,
     placement,
     registered_program,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan, toml_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.request import NODE_ROLE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
+    cri_plan,
+    cri_runtime,
+    registered_runtimes,
+    toml_text,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import NAME, PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
@@ -39,8 +48,14 @@ if t.TYPE_CHECKING:
 HEADER = "# Written by role gpufleet.hosts.gpu_kubernetes_node. Changes in this file are lost.\n"
 _TABLES = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
 _SERVERS = ("k3s.service", "rke2-server.service")
-# Without this, a template of the user replaces what k3s or RKE2 finds.
+# A template of the user replaces what k3s or RKE2 finds, unless it extends the base, lists the found runtimes as a copy
+# of an older base does, or has the runtime itself.
 _BASE = '{{ template "base" . }}'
+_FINDS = re.compile(
+    r"""\{\{-?\s*template\s+"base"\s+\.\s*-?\}\}|\.ExtraRuntimes\b|containerd\.runtimes\.["']?"""
+    + NAME
+    + r"""["']?\]"""
+)
 _POLICY = "gpu_kubernetes_node_restart_policy"
 
 
@@ -61,25 +76,59 @@ def plan(
     place = placement(node, "nvidia")
     if place.kind == NONE:
         return cri_plan.CriPlan(reasons=[place.reason])
-    if not has_runtime:
+    if place.kind == ENGINE:
+        policy = "never" if restart_policy == "never" else "when_safe"
+        result = cri_plan.plan(host, engines, default_runtime=default_runtime, restart_policy=policy)
+        is_ready = not result.engines
+    else:
+        result, is_ready = cri_plan.CriPlan(), False
+        try:
+            is_ready = bool(_registered(host, node, has_runtime=has_runtime))
+            act = _k0s if place.kind == DROP_IN else _rancher
+            act(result, host, node, place, is_ready, default_runtime=default_runtime, restart_policy=restart_policy)
+        except TomlError as error:
+            result.problems.append(f"The configuration that {node.title} generates cannot be read: {error}")
+    if not has_runtime and not is_ready and not result.problems:
         return cri_plan.CriPlan(
             problems=[
                 f"{PATH} is not installed, so runtime {NAME} cannot be registered in {node.title}. Run role "
                 "nvidia_container_toolkit first, or in the same run."
             ]
         )
-    if place.kind == ENGINE:
-        policy = "never" if restart_policy == "never" else "when_safe"
-        return cri_plan.plan(host, engines, default_runtime=default_runtime, restart_policy=policy)
-    result = cri_plan.CriPlan()
-    try:
-        if place.kind == DROP_IN:
-            _k0s(result, host, place, default_runtime=default_runtime)
-        else:
-            _rancher(result, host, node, place, default_runtime=default_runtime, restart_policy=restart_policy)
-    except TomlError as error:
-        result.problems.append(f"The configuration that {node.title} generates cannot be read: {error}")
     return result
+
+
+def _registered(host: Host, node: KubernetesNode, *, has_runtime: bool) -> str | None:
+    """Return the program of the runtime in the configuration that the distribution generated, if the program exists."""
+    text = host["cri_files"]["nodes"].get(paths.GENERATED[node.distribution])
+    program = registered_program(toml_text.parse(text or ""), NAME)
+    if program == PATH:
+        return program if has_runtime else None
+    return None if cri_runtime.is_missing(program, registered_runtimes.programs(host)) else program
+
+
+def blocks_removal(host: Host) -> str | None:
+    """Return why the toolkit cannot be removed from a node whose distribution has its own containerd."""
+    node, texts = own_containerd(host), host["cri_files"]["nodes"]
+    if node is None:
+        return None
+    ours = next((path for path in (paths.K0S_DROP_IN, *paths.SETTINGS.values()) if path in texts), None)
+    if ours:
+        return (
+            f"NVIDIA's container toolkit cannot be removed: {ours} still lets {node.title} use runtime {NAME}. Nothing "
+            f"was changed. Run role {NODE_ROLE} with {NODE_ROLE}_state=absent first."
+        )
+    try:
+        program = _registered(host, node, has_runtime=True)
+    except TomlError:
+        return None
+    number = coexistence.running(host, "k3s") + coexistence.running(host, "kubernetes")
+    if program != PATH or not number:
+        return None
+    return (
+        f"NVIDIA's container toolkit cannot be removed: containers of {node.title} are running ({number}), and those "
+        f"with runtime {NAME} need it. Nothing was changed. Drain the node, stop {node.unit} and its containers first."
+    )
 
 
 def own_containerd(host: Host) -> KubernetesNode | None:
@@ -104,15 +153,15 @@ def removal(host: Host, node: KubernetesNode | None, restart_policy: str) -> cri
         if path in texts:
             unit = node.unit if node and placement(node, "nvidia").path == path else ""
             change = cri_plan.CriChange(unit, [cri_plan.CriFile(path, None, texts[path])])
-            is_settings = path != paths.K0S_DROP_IN
-            if is_settings and node and node.is_running and _may_restart(unit, restart_policy):
-                change.action = "restarted"
-                result.disruptions.append(Disruption(ENGINE_RESTART, "the removal of runtime nvidia", target=unit))
-            elif is_settings and node and node.is_running:
-                result.reasons.append(f"{unit} keeps its default runtime until its next restart ({_POLICY})")
-            result.engines.append(change)
             result.changes.append(f"remove {path}")
-            result.changes += [f"restart {unit}"] if change.action else []
+            result.engines.append(change)
+            if not node or not unit or not node.is_running:
+                continue
+            if path == paths.K0S_DROP_IN:
+                reason = f"{node.title} restarts it when a drop-in changes; running containers stay"
+                result.disruptions.append(Disruption(ENGINE_RESTART, reason, target="the containerd of k0s"))
+            else:
+                _restart(result, change, node, placement(node, "nvidia"), restart_policy)
     return result
 
 
@@ -128,7 +177,17 @@ def emptied(changes: t.Iterable[cri_plan.CriChange]) -> list[str]:
     return found
 
 
-def _k0s(result: cri_plan.CriPlan, host: Host, place: RuntimePlacement, *, default_runtime: bool) -> None:
+def _k0s(
+    result: cri_plan.CriPlan,
+    host: Host,
+    node: KubernetesNode,
+    place: RuntimePlacement,
+    is_ready: bool,
+    *,
+    default_runtime: bool,
+    restart_policy: str,
+) -> None:
+    """Plan k0s, which watches its directory of drop-ins. So `restart_policy` has no effect."""
     texts = host["cri_files"]["nodes"]
     root, mine = texts.get(paths.K0S_ROOT), texts.get(paths.K0S_DROP_IN)
     if root is None:
@@ -143,8 +202,8 @@ def _k0s(result: cri_plan.CriPlan, host: Host, place: RuntimePlacement, *, defau
         )
         return
     generated = toml_text.parse(texts.get(paths.GENERATED[paths.K0S]) or "")
-    known = registered_program(generated, NAME)
-    if known and mine is None:
+    if is_ready and mine is None and (not default_runtime or default_name(generated) == NAME):
+        known = registered_program(generated, NAME)
         result.reasons.append(f"runtime {NAME} is already registered in k0s as {known}")
         return
     number = toml_text.parse(root).get("version", 2)
@@ -158,8 +217,7 @@ def _k0s(result: cri_plan.CriPlan, host: Host, place: RuntimePlacement, *, defau
     if text != mine:
         result.engines.append(cri_plan.CriChange("", [cri_plan.CriFile(paths.K0S_DROP_IN, text, mine)]))
         result.changes.append(f"write {paths.K0S_DROP_IN}")
-        # k0s watches the directory.
-        reason = "k0s restarts it when a drop-in changes; running containers stay"
+        reason = f"{node.title} restarts it when a drop-in changes; running containers stay"
         result.disruptions.append(Disruption(ENGINE_RESTART, reason, target=place.restarts_itself or ""))
 
 
@@ -168,6 +226,7 @@ def _rancher(
     host: Host,
     node: KubernetesNode,
     place: RuntimePlacement,
+    is_ready: bool,
     *,
     default_runtime: bool,
     restart_policy: str,
@@ -176,22 +235,18 @@ def _rancher(
     texts = host["cri_files"]["nodes"]
     path, mine = str(place.path), texts.get(str(place.path))
     wanted = f"{HEADER}default-runtime: {NAME}\n" if default_runtime else None
-    files = [cri_plan.CriFile(path, wanted, mine)] if wanted != mine else []
     generated = texts.get(paths.GENERATED[node.distribution])
-    is_found = generated is not None and registered_program(toml_text.parse(generated), NAME) is not None
-    if generated is None and node.is_running:
-        result.reasons.append(
-            f"{paths.GENERATED[node.distribution]} does not exist, so {node.title} has another data directory. Check "
-            f"that its containerd has runtime {NAME}, and restart {node.unit} if not"
-        )
-    template = next((name for name in paths.TEMPLATES[node.distribution] if name in texts), None)
-    if not is_found and template and _BASE not in texts[template]:
-        result.reasons.append(
-            f"{template} is your own template without {_BASE}, so {node.title} does not add runtime {NAME}. Add the "
-            "line, or register the runtime in the template"
-        )
-    needs_restart = bool(files) or (generated is not None and not is_found and not result.reasons)
-    if not needs_restart:
+    tree = toml_text.parse(generated or "")
+    is_default = default_name(tree) == NAME
+    if wanted and mine is None and is_default:
+        result.reasons.append(f"runtime {NAME} is already the default runtime of {node.title}")
+        wanted = None
+    files = [cri_plan.CriFile(path, wanted, mine)] if wanted != mine else []
+    obstacle = None if is_ready else _obstacle(texts, node, tree, is_generated=generated is not None)
+    result.reasons += [obstacle] if obstacle else []
+    if is_ready and mine is not None and not files and not is_default and node.is_running:
+        result.reasons.append(f"{node.unit} has not applied {path}. Restart it at a time of your choice")
+    if not files and (is_ready or obstacle or generated is None):
         return
     change = cri_plan.CriChange(node.unit, files)
     result.changes += [f"{'remove' if file.content is None else 'write'} {file.path}" for file in files]
@@ -201,6 +256,32 @@ def _rancher(
         result.engines.append(change)
 
 
+def _obstacle(
+    texts: t.Mapping[str, str], node: KubernetesNode, tree: t.Mapping[str, t.Any], *, is_generated: bool
+) -> str | None:
+    """Return why a restart would not register the runtime, or None."""
+    if not is_generated and node.is_running:
+        return (
+            f"{paths.GENERATED[node.distribution]} does not exist, so {node.title} has another data directory or uses "
+            f"Docker. Check that its containers have runtime {NAME}, and restart {node.unit} if not"
+        )
+    template = _template(texts, node.distribution, tree)
+    if template and not _FINDS.search(texts[template]):
+        return (
+            f"{template} is your own template without {_BASE}, so {node.title} does not add runtime {NAME}. Add the "
+            "line, or register the runtime in the template"
+        )
+    return None
+
+
+def _template(texts: t.Mapping[str, str], distribution: str, generated: t.Mapping[str, t.Any]) -> str | None:
+    """Return the user's template that counts. Without containerd 2, k3s and RKE2 ignore that of version 3."""
+    known = [path for path in paths.TEMPLATES[distribution] if path in texts]
+    if generated.get("version") == 2 and known:
+        return known[-1] if known[-1] == paths.TEMPLATES[distribution][-1] else None
+    return known[0] if known else None
+
+
 def _restart(
     result: cri_plan.CriPlan,
     change: cri_plan.CriChange,
@@ -208,7 +289,7 @@ def _restart(
     place: RuntimePlacement,
     restart_policy: str,
 ) -> None:
-    reason = f"{node.title} finds runtime {NAME} only when it starts; interrupts {place.stops}; running containers stay"
+    reason = f"{node.title} reads its runtimes only when it starts; interrupts {place.stops}; running containers stay"
     restart = Disruption(ENGINE_RESTART, reason, target=node.unit)
     if _may_restart(node.unit, restart_policy):
         change.action = "restarted"

@@ -28,6 +28,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     config_file,
     cri_plan,
     docker_runtime,
+    node_runtime,
     own_cdi,
     package_plan,
     wrapper_file,
@@ -127,6 +128,8 @@ def plan(host: Host, restart_policy: str = "when_safe") -> ToolkitRemoval:
             f"({coexistence.counted(host, 'docker')}), and those with runtime nvidia need it. Nothing was changed. "
             "Stop the containers first."
         )
+    blocked = node_runtime.blocks_removal(host) if result.packages else None
+    result.problems += [blocked] if blocked else []
     result.cri = cri_plan.removal(host, restart_policy)
     result.problems += result.cri.problems
     result.reasons += result.cri.reasons

@@ -163,10 +163,48 @@ def test_what_the_role_leaves_alone_is_said(name: str, file: str, text: str | No
     assert words in " ".join(done.reasons)
 
 
-def test_template_that_extends_the_base_is_no_obstacle(tmp_path: Path) -> None:
+V2, V3 = paths.TEMPLATES["k3s"][1], paths.TEMPLATES["k3s"][0]
+NEW, OLD = samples.K3S, samples.K3S.replace("version = 3", "version = 2")
+BARE = "version = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("templates", "generated", "restarts"),
+    [
+        ({V3: '{{ template "base" . }}\n'}, NEW, True),
+        ({V3: '{{- template "base" . -}}\n[debug]\n'}, NEW, True),
+        ({V2: '{{template "base" .}}\n'}, OLD, True),
+        # A copy of the base of an older k3s.
+        ({V2: '{{range $k, $v := .ExtraRuntimes}}\n[plugins.cri.containerd.runtimes."{{$k}}"]\n{{end}}\n'}, OLD, True),
+        ({V2: '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes."nvidia"]\n'}, OLD, True),
+        ({V2: "[plugins.cri.containerd.runtimes.nvidia]\n"}, OLD, True),
+        ({V2: BARE}, OLD, False),
+        ({V3: "version = 3\n"}, NEW, False),
+        ({V2: '[plugins.cri.containerd.runtimes."nvidia-cdi"]\n'}, OLD, False),
+        # The first template counts, unless k3s is too old for it.
+        ({V3: '{{ template "base" . }}', V2: BARE}, NEW, True),
+        ({V3: BARE, V2: '{{ template "base" . }}'}, NEW, False),
+        ({V3: BARE, V2: '{{ template "base" . }}'}, OLD, True),
+        ({V3: BARE}, OLD, True),
+    ],
+)
+def test_template_of_the_user_that_keeps_k3s_from_adding_the_runtime(
+    templates: dict[str, str], generated: str, restarts: bool, tmp_path: Path
+) -> None:
     seen = node(tmp_path, "k3s agent")
-    seen["cri_files"]["nodes"][paths.TEMPLATES["k3s"][0]] = '{{ template "base" . }}\n'
-    assert plan(seen).changes == ["restart k3s-agent.service"]
+    seen["cri_files"]["nodes"] |= {**templates, samples.K3S_FILE: generated}
+    done = plan(seen)
+    assert done.changes == (["restart k3s-agent.service"] if restarts else [])
+    assert ("your own template without" in " ".join(done.reasons)) == (not restarts)
+
+
+def test_default_runtime_that_the_user_has_set_needs_no_file(tmp_path: Path) -> None:
+    seen = node(tmp_path, "k3s server")
+    default = f"\n[plugins.'{samples.V3}'.containerd]\ndefault_runtime_name = \"nvidia\"\n"
+    seen["cri_files"]["nodes"][samples.K3S_FILE] += default
+    done = plan(seen, default=True, policy="always")
+    assert (done.changes, done.engines) == ([], [])
+    assert "already the default runtime of k3s" in done.reasons[0]
 
 
 @pytest.mark.parametrize(
@@ -185,6 +223,92 @@ def test_server_is_only_restarted_if_the_user_says_always(name: str, policy: str
     assert (disruption.state == "required") == action
     assert action or "is not restarted" in done.reasons[0]
     assert "kubelet" in disruption.reason
+
+
+OPERATORS = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
+
+
+@pytest.mark.parametrize(
+    ("name", "exists", "has_runtime", "expected"),
+    [
+        # The GPU Operator has installed its toolkit on the node, and k3s has found it.
+        ("k3s agent", True, False, ""),
+        ("k3s agent", True, True, ""),
+        # The operator was uninstalled since k3s started.
+        ("k3s agent", False, True, "restart k3s-agent.service"),
+        ("k3s agent", False, False, "is not installed"),
+        ("k0s", True, False, ""),
+        ("k0s", False, True, f"write {DROP_IN}"),
+        ("kubeadm", True, False, ""),
+        ("kubeadm", False, False, "is not installed"),
+    ],
+)
+def test_runtime_of_another_toolkit_is_kept_if_its_program_exists(
+    name: str, exists: bool, has_runtime: bool, expected: str, tmp_path: Path
+) -> None:
+    seen = node(tmp_path, name)
+    files = seen["cri_files"]
+    text = samples.K3S_FOUND.replace("/usr/bin/nvidia-container-runtime", OPERATORS)
+    if name == "kubeadm":
+        options = f"[plugins.'{samples.V2}'.containerd.runtimes.nvidia.options]\nBinaryName = '{OPERATORS}'\n"
+        files["containerd"] = {"/etc/containerd/config.toml": "version = 2\n" + options}
+    else:
+        files["nodes"][samples.K3S_FILE if name == "k3s agent" else paths.GENERATED["k0s"]] = text
+    seen["nvidia_runtimes"] = {OPERATORS: "1.18.0"} if exists else {}
+    done = plan(seen, has_runtime=has_runtime)
+    assert len([*done.changes, *done.problems]) == bool(expected)
+    assert expected in "".join([*done.changes, *done.problems])
+
+
+def test_foreign_registration_in_k0s_is_completed_with_the_default_runtime(tmp_path: Path) -> None:
+    seen = node(tmp_path, "k0s")
+    seen["cri_files"]["nodes"][paths.GENERATED["k0s"]] = samples.K3S_FOUND
+    assert plan(seen).changes == []
+    assert plan(seen, default=True).changes == [f"write {DROP_IN}"]
+
+
+def test_setting_that_a_server_has_not_applied_is_named_in_every_run(tmp_path: Path) -> None:
+    seen = node(tmp_path, "k3s server")
+    done = plan(seen, default=True)
+    assert (done.engines[0].action, done.disruptions[0].state) == (None, "forbidden")
+    carried_out(seen, done)
+    again = plan(seen, default=True)
+    assert again.changes == []
+    assert f"k3s.service has not applied {SETTINGS['k3s']}" in again.reasons[0]
+
+
+def test_removal_on_a_server_leaves_the_restart_to_the_user_and_says_so(tmp_path: Path) -> None:
+    seen = node(tmp_path, "k3s server")
+    carried_out(seen, plan(seen, default=True))
+    found = distribution.recognize(t.cast("t.Any", seen)).node
+    gone = node_runtime.removal(t.cast("t.Any", seen), found, "when_safe")
+    assert (gone.changes, gone.engines[0].action) == ([f"remove {SETTINGS['k3s']}"], None)
+    assert (gone.disruptions[0].state, "is not restarted" in gone.reasons[0]) == ("forbidden", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "running", "words"),
+    [
+        ("k3s agent", {}, 0, ""),
+        ("k3s agent", {samples.K3S_FILE: samples.K3S_FOUND}, 0, ""),
+        ("k3s agent", {samples.K3S_FILE: samples.K3S_FOUND}, 3, "containers of k3s are running (3)"),
+        # None of the containers can have a runtime that is not registered.
+        ("k3s agent", {}, 3, ""),
+        # k3s does not start with a default runtime that it does not find.
+        ("k3s agent", {SETTINGS["k3s"]: "default-runtime: nvidia\n"}, 0, "gpu_kubernetes_node_state=absent"),
+        ("k0s", {DROP_IN: "version = 2\n"}, 0, "gpu_kubernetes_node_state=absent"),
+        ("kubeadm", {}, 3, ""),
+        ("no Kubernetes", {}, 0, ""),
+    ],
+)
+def test_toolkit_is_not_removed_from_a_node_that_still_uses_it(
+    name: str, files: dict[str, str], running: int, words: str, tmp_path: Path
+) -> None:
+    seen = node(tmp_path, name)
+    seen["cri_files"]["nodes"] |= files
+    seen["engine_processes"] = {"containers": {"k3s": running} if running else {}, "rootless_docker": []}
+    problem = node_runtime.blocks_removal(t.cast("t.Any", seen))
+    assert (problem is not None, words in str(problem)) == (bool(words), True)
 
 
 @pytest.mark.parametrize("name", ["kubeadm", "k3s agent", "k0s"])

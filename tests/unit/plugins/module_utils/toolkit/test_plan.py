@@ -335,3 +335,11 @@ def test_removal_is_refused_while_containers_run() -> None:
     seen["engine_processes"]["containers"] = {"docker": 2}
     (problem,) = removal(seen).problems
     assert "containers of Docker are running (2)" in problem
+
+
+def test_removal_is_refused_while_k3s_starts_with_the_runtime() -> None:
+    seen = converged()
+    seen["services"]["k3s-agent.service"] = RUNNING
+    assert removal(seen).problems == []
+    seen["cri_files"]["nodes"] = {owned.K3S_SETTINGS: "default-runtime: nvidia\n"}
+    assert owned.K3S_SETTINGS in removal(seen).problems[0]
