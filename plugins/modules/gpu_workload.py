@@ -140,7 +140,8 @@ options:
     description:
       - Options of O(adapter=kubernetes). The user of the cluster needs the rights to get and patch nodes, to list pods
         in all namespaces, and to create C(pods/eviction).
-      - Pods of DaemonSets and static pods stay. If they hold accelerators, they are named in RV(waiting_for).
+      - Pods of DaemonSets and static pods stay. If they hold accelerators, the drain waits for them, and they are named
+        in RV(waiting_for).
     type: dict
     default: {}
     suboptions:
@@ -171,6 +172,12 @@ options:
         default: false
       delete_unmanaged:
         description: Whether to evict pods without a controller. Nothing starts them again.
+        type: bool
+        default: false
+      ignore_daemonsets:
+        description:
+          - Whether pods of DaemonSets may stay even if they hold accelerators, for example those of a device plugin.
+          - Enough for a reboot, which ends them. A driver cannot be reloaded while they run.
         type: bool
         default: false
       labels:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import posixpath
 import re
 import typing as t
 
@@ -23,19 +24,28 @@ _IMAGES = (
     (re.compile(r"neuron-dra|neuron.*dra-driver"), "neuron", DRA),
     (re.compile(r"intel-gaudi-resource-driver|gaudi.*dra"), "gaudi", DRA),
     (re.compile(r"nvidia/k8s-device-plugin|nvidia-k8s-device-plugin"), "nvidia", PLUGIN),
-    (re.compile(r"rocm/k8s-device-plugin"), "amd", PLUGIN),
+    # The labeller of nodes is a tag of the same image.
+    (re.compile(r"rocm/k8s-device-plugin(?!:labeller)"), "amd", PLUGIN),
     (re.compile(r"neuron-device-plugin"), "neuron", PLUGIN),
     (re.compile(r"habana.*device-plugin|device-plugin.*habana"), "gaudi", PLUGIN),
 )
 # The names of a manifest's DaemonSets, for images from a registry of the user.
 _DAEMONSETS = {
-    "nvidia-device-plugin-daemonset": "nvidia",
-    "nvidia-device-plugin": "nvidia",
-    "amdgpu-device-plugin-daemonset": "amd",
-    "amd-gpu-device-plugin-daemonset": "amd",
-    "neuron-device-plugin": "neuron",
-    "habanalabs-device-plugin-daemonset": "gaudi",
+    "nvidia-device-plugin-daemonset": ("nvidia", PLUGIN),
+    "nvidia-device-plugin": ("nvidia", PLUGIN),
+    "amdgpu-device-plugin-daemonset": ("amd", PLUGIN),
+    "amd-gpu-device-plugin-daemonset": ("amd", PLUGIN),
+    "neuron-device-plugin": ("neuron", PLUGIN),
+    "habanalabs-device-plugin-daemonset": ("gaudi", PLUGIN),
+    # kubernetes-sigs/dra-driver-nvidia-gpu (14046d00), also with its former name; ROCm/k8s-gpu-dra-driver (72e5399a).
+    "dra-driver-nvidia-gpu-kubelet-plugin": ("nvidia", DRA),
+    "nvidia-dra-driver-gpu-kubelet-plugin": ("nvidia", DRA),
+    "k8s-gpu-dra-driver-kubeletplugin": ("amd", DRA),
 }
+# Other programs in the image of NVIDIA's device plugin: NVIDIA/k8s-device-plugin (1b826acc), deployments/helm.
+_OTHER_PROGRAMS = ("gpu-feature-discovery", "mps-control-daemon", "config-manager")
+# Containers of NVIDIA's DRA driver that offer channels between nodes, not GPUs. Its chart allows them beside a plugin.
+_COMPUTE_DOMAIN = "compute-domain"
 _CHARTS = (
     (re.compile(r"(nvidia-dra-driver-gpu|dra-driver-nvidia-gpu)-v?\d"), "nvidia", DRA),
     (re.compile(r"k8s-gpu-dra-driver-v?\d"), "amd", DRA),
@@ -248,25 +258,43 @@ def _plugin_config(request: t.Mapping[str, t.Any]) -> str | None:
 def _found(observed: t.Mapping[str, t.Any]) -> list[_Found]:
     """Return everything of the cluster that gives pods a vendor's devices."""
     found = []
+    without_gpus = {_release_of(one) for one in observed["daemonsets"] if _has_only_compute_domains(one)}
     for one in observed["releases"]:
-        known = _chart(one["chart"])
-        if known:
+        known, name = _chart(one["chart"]), (one["name"], one["namespace"])
+        if known and not (known[1] == DRA and name in without_gpus):
             place = f"release {one['name']} of chart {one['chart']} in namespace {one['namespace']}"
-            found.append(_Found(*known, place, (one["name"], one["namespace"])))
+            found.append(_Found(*known, place, name))
     for one in observed["daemonsets"]:
         metadata = one["metadata"]
-        pod = one["spec"]["template"]["spec"]
-        images = [container["image"] for container in pod["containers"]]
-        known = _image(images) or ((_DAEMONSETS[metadata["name"]], PLUGIN) if metadata["name"] in _DAEMONSETS else None)
+        known = _daemonset(one)
         if known:
-            annotations = metadata.get("annotations") or {}
-            release = (annotations.get(_RELEASE[0], ""), annotations.get(_RELEASE[1], ""))
-            place = f"DaemonSet {metadata['namespace']}/{metadata['name']}"
-            found.append(_Found(*known, place, release))
+            found.append(_Found(*known, f"DaemonSet {metadata['namespace']}/{metadata['name']}", _release_of(one)))
     found += [
         _Found(_CLASSES[name], DRA, f"DeviceClass {name}") for name in observed["device_classes"] if name in _CLASSES
     ]
     return found
+
+
+def _daemonset(one: t.Mapping[str, t.Any]) -> tuple[str, str] | None:
+    """Return the vendor and the kind of a DaemonSet, by its programs, its images, and its name."""
+    containers = one["spec"]["template"]["spec"]["containers"]
+    acting = [
+        each for each in containers if posixpath.basename((each.get("command") or [""])[0]) not in _OTHER_PROGRAMS
+    ]
+    if not acting or _has_only_compute_domains(one):
+        return None
+    return _image(each["image"] for each in acting) or _DAEMONSETS.get(one["metadata"]["name"])
+
+
+def _has_only_compute_domains(daemonset: t.Mapping[str, t.Any]) -> bool:
+    names = [container["name"] for container in daemonset["spec"]["template"]["spec"]["containers"]]
+    return all(name.startswith(_COMPUTE_DOMAIN) for name in names)
+
+
+def _release_of(one: t.Mapping[str, t.Any]) -> tuple[str, str]:
+    """Return the release that an object belongs to. Helm writes it into annotations."""
+    annotations = one["metadata"].get("annotations") or {}
+    return annotations.get(_RELEASE[0], ""), annotations.get(_RELEASE[1], "")
 
 
 def _chart(text: str) -> tuple[str, str] | None:

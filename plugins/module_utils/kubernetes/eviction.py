@@ -25,11 +25,15 @@ _FINISHED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True)
 class EvictionRules:
-    """What the user allows. `gpus_only`: only pods that hold accelerators must end."""
+    """What the user allows. `gpus_only`: only pods that hold accelerators must end.
+
+    `ignore_daemonsets`: pods of DaemonSets may stay even if they hold accelerators.
+    """
 
     delete_emptydir: bool = False
     delete_unmanaged: bool = False
     gpus_only: bool = False
+    ignore_daemonsets: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,10 @@ def verdict(pod: Mapping[str, Any], rules: EvictionRules) -> PodVerdict:
     if owner.get("kind") == "DaemonSet":
         why = (
             f"DaemonSet {shown(str(owner.get('name')))} holds accelerators and would start the pod again: exclude the "
-            "node with a label of the option labels"
+            "node with a label of the option labels, or set ignore_daemonsets if the node reboots"
         )
-        return PodVerdict(WAIT if holds else IGNORE, title, why if holds else "")
+        is_work = holds and not rules.ignore_daemonsets
+        return PodVerdict(WAIT if is_work else IGNORE, title, why if is_work else "")
     if rules.gpus_only and not holds:
         return PodVerdict(IGNORE, title)
     if metadata.get("deletionTimestamp"):

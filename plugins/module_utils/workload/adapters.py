@@ -67,7 +67,7 @@ def records(name: str, options: Mapping[str, Any], tools: WorkloadTools) -> Work
 
 
 def _kubernetes(options: Mapping[str, Any], tools: WorkloadTools) -> WorkloadAdapter:
-    names = ("delete_emptydir", "delete_unmanaged", "gpus_only")
+    names = ("delete_emptydir", "delete_unmanaged", "gpus_only", "ignore_daemonsets")
     rules = EvictionRules(**{name: bool(options.get(name)) for name in names})
     # YAML reads the values of labels as booleans and numbers.
     labels = {str(key): _label(value) for key, value in (options.get("labels") or {}).items()}

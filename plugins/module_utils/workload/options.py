@@ -32,6 +32,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "gpus_only": {"type": "bool", "default": False},
         "delete_emptydir": {"type": "bool", "default": False},
         "delete_unmanaged": {"type": "bool", "default": False},
+        "ignore_daemonsets": {"type": "bool", "default": False},
         "labels": {"type": "dict", "default": {}},
     },
 }

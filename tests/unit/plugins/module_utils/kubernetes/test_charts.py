@@ -39,10 +39,16 @@ def release(name: str, namespace: str, chart: str) -> dict[str, str]:
     return {"name": name, "namespace": namespace, "chart": chart}
 
 
-def daemonset(name: str, image: str, release: tuple[str, str] | None = None) -> dict[str, t.Any]:
+def daemonset(
+    name: str,
+    image: str,
+    release: tuple[str, str] | None = None,
+    names: tuple[str, ...] = ("main",),
+    command: tuple[str, ...] = (),
+) -> dict[str, t.Any]:
     keys = ("meta.helm.sh/release-name", "meta.helm.sh/release-namespace")
     annotations = dict(zip(keys, release)) if release else {}
-    pod = {"containers": [{"name": "main", "image": image}]}
+    pod = {"containers": [{"name": one, "image": image, "command": list(command)} for one in names]}
     metadata = {"name": name, "namespace": "kube-system", "annotations": annotations}
     return {"metadata": metadata, "spec": {"template": {"spec": pod}}}
 
@@ -168,6 +174,58 @@ def test_second_owner_of_the_same_devices_is_refused(plugin: str, seen: dict[str
     problems = plan([plugin], seen).problems
     assert len(problems) == bool(words), problems
     assert words in "".join(problems)
+
+
+NVIDIA_IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
+DRA_IMAGE = "registry.k8s.io/dra-driver-nvidia/dra-driver-nvidia-gpu:v0.4.1"
+DRA = ("dra", "dra-driver-nvidia-gpu")
+DRA_RELEASE = release(*DRA, "dra-driver-nvidia-gpu-0.4.1")
+KUBELET_PLUGIN = "dra-driver-nvidia-gpu-kubelet-plugin"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "seen", "is_refused"),
+    [
+        # Other programs of the same images.
+        ("nvidia", {"daemonsets": [daemonset("gfd", NVIDIA_IMAGE, command=("gpu-feature-discovery",))]}, False),
+        ("nvidia", {"daemonsets": [daemonset("mps", NVIDIA_IMAGE, command=("/usr/bin/mps-control-daemon",))]}, False),
+        ("nvidia", {"daemonsets": [daemonset("x", NVIDIA_IMAGE, command=("nvidia-device-plugin",))]}, True),
+        ("amd", {"daemonsets": [daemonset("amdgpu-labeller", "rocm/k8s-device-plugin:labeller-latest")]}, False),
+        ("amd", {"daemonsets": [daemonset("x", "rocm/k8s-device-plugin:1.31.0.9")]}, True),
+        # DRA drivers: applied without Helm, from a registry of the user, or only for channels between nodes.
+        ("nvidia", {"daemonsets": [daemonset(KUBELET_PLUGIN, "mirror.example.org/dra:1", names=("gpus",))]}, True),
+        ("nvidia", {"daemonsets": [daemonset("x", DRA_IMAGE, names=("compute-domains", "gpus"))]}, True),
+        ("nvidia", {"daemonsets": [daemonset("x", DRA_IMAGE, names=("compute-domains",))]}, False),
+        (
+            "nvidia",
+            {"daemonsets": [daemonset("computedomain-daemon-x", DRA_IMAGE, names=("compute-domain-daemon",))]},
+            False,
+        ),
+        ("nvidia", {"releases": [DRA_RELEASE]}, True),
+        (
+            "nvidia",
+            {
+                "releases": [DRA_RELEASE],
+                "daemonsets": [daemonset(KUBELET_PLUGIN, DRA_IMAGE, DRA, ("compute-domains",))],
+            },
+            False,
+        ),
+        (
+            "nvidia",
+            {
+                "releases": [DRA_RELEASE],
+                "daemonsets": [daemonset(KUBELET_PLUGIN, DRA_IMAGE, DRA, ("compute-domains",))],
+                "device_classes": ["compute-domain-daemon.nvidia.com", "gpu.nvidia.com"],
+            },
+            True,
+        ),
+        ("amd", {"daemonsets": [daemonset("k8s-gpu-dra-driver-kubeletplugin", "mirror.example.org/x:1")]}, True),
+        ("nvidia", {"daemonsets": [daemonset("k8s-gpu-dra-driver-kubeletplugin", "mirror.example.org/x:1")]}, False),
+        ("neuron", {"device_classes": ["neuron.aws.com"]}, True),
+    ],
+)
+def test_what_offers_no_devices_is_no_second_owner(plugin: str, seen: dict[str, t.Any], is_refused: bool) -> None:
+    assert bool(plan([plugin], seen).problems) == is_refused
 
 
 def test_role_can_manage_a_release_that_exists() -> None:
