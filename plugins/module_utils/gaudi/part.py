@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import plan as gaudi_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import request as gaudi_request
@@ -15,12 +14,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration i
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
     Context,
     Part,
-    package_query,
-    package_removal,
     plan_of,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import outcome
 
 _ROLE = "gaudi_driver"
 
@@ -41,23 +39,15 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         engines=engines,
         restart_policy=engine.restart_policy,
     )
-    query = package_query(_ROLE, result.query, request.download_timeout) if result.query else None
-    removes = request.state == "absent"
     # An engine that this run installs exists only afterwards.
     is_new_engine = bool(plan_of(parts, "container_engine").get("packages")) and request.container_runtime
-    return Part(
-        plan=plain(result),
-        acts=result.acts,
-        changes=result.changes,
-        reasons=result.reasons,
-        errors=result.problems,
-        query=None if result.problems else query,
-        removal=package_removal(_ROLE, result.packages, exists=result.record) if removes else None,
-        report=result.report,
-        has_secrets=result.has_secrets,
+    return outcome.part(
+        _ROLE,
+        result,
+        removes=request.state == "absent",
+        download_timeout=request.download_timeout,
+        waits_for_engine=is_new_engine,
         disruptions=result.runtime.disruptions,
-        removes=removes,
-        plans_again=is_new_engine and result.wanted,
     )
 
 

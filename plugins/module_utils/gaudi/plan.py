@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import runtime as gaudi_runtime
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import in_use, packages, refresh, vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
+    in_use,
+    outcome,
+    packages,
+    refresh,
+    vendors,
+)
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -37,32 +41,11 @@ _IN_KERNEL = ("Goya", "Gaudi", "Gaudi2")
 
 
 @dataclasses.dataclass
-class GaudiPlan:
-    """What the role does. `transaction` and `query`: options of module package_transaction, or None.
+class GaudiPlan(outcome.VendorDriverPlan):
+    """What the role does."""
 
-    `modules_file`: the text of the list of modules to write, None if it stays. `load`: kernel modules to load, in this
-    order. `record`: whether the role has installed packages. `packages`: with state absent, those that must not stay.
-    """
-
-    wanted: bool = False
     vendor: str = vendors.GAUDI.name
-    version: str | None = None
-    transaction: packages.VendorTransaction | None = None
-    query: dict[str, Any] | None = None
-    modules_file: str | None = None
-    load: list[str] = dataclasses.field(default_factory=list)
-    cdi: refresh.VendorRefresh = dataclasses.field(default_factory=refresh.VendorRefresh)
     runtime: gaudi_runtime.GaudiRuntime = dataclasses.field(default_factory=gaudi_runtime.GaudiRuntime)
-    verify: bool = False
-    report: dict[str, Any] | None = None
-    record: bool = False
-    packages: list[str] = dataclasses.field(default_factory=list)
-    remove_files: list[str] = dataclasses.field(default_factory=list)
-    has_secrets: bool = False
-    reasons: list[str] = dataclasses.field(default_factory=list)
-    problems: list[str] = dataclasses.field(default_factory=list)
-    changes: list[str] = dataclasses.field(default_factory=list)
-    acts: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +109,7 @@ def plan(
         result.reasons.append(f"{ROLE}_source is none")
         return _finished(host, result)
     result.wanted = True
-    result.report = _report(state, devices)
+    result.report = outcome.report(state, devices)
     case = _Case(host, request, platforms.get(host["os"]["key"] or ""), versions, devices, state)
     if _manages(case, result):
         _packages(case, result)
@@ -135,12 +118,8 @@ def plan(
             result.changes.append(f"write {owned.GAUDI_MODULES_LOAD}")
     if not result.problems:
         _load(case, result)
-        is_ready = state["state"] == schema.READY or bool(result.load)
-        result.cdi = refresh.plan(host, vendors.GAUDI, devices, request.cdi_kind, digest, is_ready=is_ready)
-        result.problems += result.cdi.problems
-        result.reasons += result.cdi.reasons
-        result.changes += result.cdi.changes
-        result.verify = is_ready
+        kind = request.cdi_kind
+        outcome.keep_specification(host, vendors.GAUDI, devices, state, result, kind=kind, digest=digest)
         _runtime(case, result, engines, restart_policy)
     return _finished(host, result)
 
@@ -163,10 +142,7 @@ def _manages(case: _Case, result: GaudiPlan) -> bool:
             result.reasons.append(case.state["reason"].rstrip("."))
         return False
     if source == "preinstalled":
-        result.problems.append(
-            f"{ROLE}_source=preinstalled, but this host has no usable driver. {case.state['reason']} Install a driver, "
-            f"or set {ROLE}_source=auto."
-        )
+        result.problems.append(outcome.without_driver(ROLE, case.state))
         return False
     return True
 
@@ -214,13 +190,8 @@ def _packages(case: _Case, result: GaudiPlan) -> None:
     result.changes += found.changes
     _refuse_replacement(case, result)
     if result.transaction and result.transaction.install:
-        result.has_secrets = own_repository.has_password(result.transaction.repositories)
         result.reasons += repository.notes(host, data)
-        if host["secure_boot"]["signatures_enforced"]:
-            result.reasons.append(
-                "the kernel only loads signed modules; enroll the key of DKMS with mokutil, or the driver cannot be "
-                "loaded"
-            )
+    outcome.note_signatures(host, result)
 
 
 def _refuse_replacement(case: _Case, result: GaudiPlan) -> None:
@@ -244,9 +215,7 @@ def _refusal(case: _Case) -> Callable[[str], str | None]:
 
 def _headers(host: Host) -> list[str]:
     """Return the missing packages of the headers that DKMS needs for the running and the next kernel."""
-    known = {one["release"]: one["headers"] for one in host["kernel"]["kernels"]}
-    releases = dict.fromkeys([host["kernel"]["running"], host["kernel"]["next_boot"]])
-    missing = [release for release in releases if release and not known.get(release)]
+    missing = outcome.kernels_without_headers(host)
     if host["os"]["package_manager"] == "apt":
         return [f"linux-headers-{release}" for release in missing]
     return [f"kernel-devel={release.removesuffix('.' + host['os']['arch'])}" for release in missing]
@@ -324,10 +293,7 @@ def _runtime(case: _Case, result: GaudiPlan, engines: Mapping[str, str | None], 
 
 def _removal(host: Host, result: GaudiPlan, restart_policy: str) -> GaudiPlan:
     result.record = observed_files.exists(host, owned.GAUDI_RECORD)
-    known = packages_record.read(host, owned.GAUDI_RECORD)
-    recorded = packages_record.possibly_installed(host, owned.GAUDI_RECORD, list(host["installed_packages"]))
-    requested = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
-    result.packages = sorted(requested & recorded & {*host["installed_packages"]})
+    result.packages = outcome.recorded_packages(host, owned.GAUDI_RECORD)
     held = in_use.refusal(host, vendors.GAUDI.name, "accelerators", "removed") if result.packages else None
     result.problems += [held] if held else []
     result.cdi = refresh.removal(host, vendors.GAUDI)
@@ -337,9 +303,7 @@ def _removal(host: Host, result: GaudiPlan, restart_policy: str) -> GaudiPlan:
     result.changes = [
         *result.runtime.changes,
         *result.cdi.changes,
-        *([f"remove {', '.join(result.packages)}"] if result.packages else []),
-        *(["remove the repository and holds that this role recorded"] if result.record else []),
-        *(f"remove {path}" for path in result.remove_files),
+        *outcome.removal_changes(result),
     ]
     group = host["accelerators"][vendors.GAUDI.name]
     is_loaded = group is not None and group["module"]["loaded"]
@@ -351,17 +315,5 @@ def _removal(host: Host, result: GaudiPlan, restart_policy: str) -> GaudiPlan:
 
 
 def _finished(host: Host, result: GaudiPlan) -> GaudiPlan:
-    result.changes = [] if result.problems else result.changes
-    result.acts = bool(result.changes)
-    if result.acts and host["uid"] != 0:
-        result.problems.append(needs_root(host["uid"]))
+    outcome.finish(host, result)
     return result
-
-
-def _report(state: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {
-        "state": state["state"],
-        "reason": state["reason"],
-        "driver_version": state["driver_version"],
-        "devices": [one["stable_id"] for one in devices],
-    }

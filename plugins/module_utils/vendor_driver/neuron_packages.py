@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import outcome
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -161,9 +162,7 @@ def replacement_problem(host: Host, present: str | None, chosen: str | None) -> 
 
 def headers(host: Host) -> list[str]:
     """Return the missing packages of the headers that DKMS needs for the running and the next kernel."""
-    known = {one["release"]: one["headers"] for one in host["kernel"]["kernels"]}
-    releases = dict.fromkeys([host["kernel"]["running"], host["kernel"]["next_boot"]])
-    missing = [release for release in releases if release and not known.get(release)]
+    missing = outcome.kernels_without_headers(host)
     if host["os"]["package_manager"] == "apt":
         return [f"linux-headers-{release}" for release in missing]
     return list(dict.fromkeys(f"{_devel(host, release)}={_without_arch(host, release)}" for release in missing))

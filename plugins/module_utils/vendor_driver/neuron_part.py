@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
     Context,
     Part,
-    package_query,
-    package_removal,
     plan_of,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import neuron_plan, neuron_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import neuron_plan, neuron_request, outcome
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.neuron_packages import ROLE
 
 
@@ -25,22 +22,14 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     request = neuron_request.read(context.values.get(ROLE, {}))
     data = context.platforms.get(ROLE) or {}
     result = neuron_plan.plan(context.host, request, data, context.versions, context.accelerator_program)
-    removes = request.state == "absent"
-    query = package_query(ROLE, result.query, request.download_timeout) if result.query else None
     # An engine that this run installs exists only afterwards.
     is_new_engine = bool(plan_of(parts, "container_engine").get("packages")) and request.oci_hook
-    return Part(
-        plan=plain(result),
-        acts=result.acts,
-        changes=result.changes,
-        reasons=result.reasons,
-        errors=result.problems,
-        query=None if result.problems else query,
-        removal=package_removal(ROLE, result.packages, exists=result.record) if removes else None,
-        report=result.report,
-        has_secrets=result.has_secrets,
-        removes=removes,
-        plans_again=is_new_engine and result.wanted,
+    return outcome.part(
+        ROLE,
+        result,
+        removes=request.state == "absent",
+        download_timeout=request.download_timeout,
+        waits_for_engine=is_new_engine,
     )
 
 

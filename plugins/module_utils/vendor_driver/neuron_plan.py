@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -19,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver impor
     in_use,
     neuron_hook,
     neuron_packages,
+    outcome,
     packages,
     refresh,
     vendors,
@@ -41,36 +41,14 @@ _MODULES_FILE = "neuron\n"
 
 
 @dataclasses.dataclass
-class NeuronPlan:
-    """What the role does. `transaction` and `query`: options of module package_transaction, or None.
+class NeuronPlan(outcome.VendorDriverPlan):
+    """What the role does. `unload`: kernel modules to unload before the removal."""
 
-    `modules_file`: the text of the list of modules to write, None if it stays. `load`: kernel modules to load.
-    `unload`: those to unload before the removal. `record`: whether the role has installed packages. `packages`: with
-    state absent, those that must not stay. `remove_files`: what the scripts of the packages left.
-    """
-
-    wanted: bool = False
     vendor: str = vendors.NEURON.name
-    version: str | None = None
-    transaction: packages.VendorTransaction | None = None
-    query: dict[str, Any] | None = None
     modules_path: str = owned.NEURON_MODULES_LOAD
-    modules_file: str | None = None
-    load: list[str] = dataclasses.field(default_factory=list)
     unload: list[str] = dataclasses.field(default_factory=list)
     idle_commands: list[str] = dataclasses.field(default_factory=lambda: list(IDLE_COMMANDS))
     hook: neuron_hook.NeuronHook = dataclasses.field(default_factory=neuron_hook.NeuronHook)
-    cdi: refresh.VendorRefresh = dataclasses.field(default_factory=refresh.VendorRefresh)
-    verify: bool = False
-    report: dict[str, Any] | None = None
-    record: bool = False
-    packages: list[str] = dataclasses.field(default_factory=list)
-    remove_files: list[str] = dataclasses.field(default_factory=list)
-    has_secrets: bool = False
-    reasons: list[str] = dataclasses.field(default_factory=list)
-    problems: list[str] = dataclasses.field(default_factory=list)
-    changes: list[str] = dataclasses.field(default_factory=list)
-    acts: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,22 +103,18 @@ def plan(
         result.reasons.append(f"{ROLE}_source is none")
         return _finished(host, result)
     result.wanted = True
-    result.report = _report(state, devices)
+    result.report = outcome.report(state, devices)
     platform = data["platforms"].get(host["os"]["key"] or "")
     case = _Case(host, request, platform, data["releases"], versions, devices, state)
     if _manages(case, result):
         _packages(case, result)
     _hook(case, result)
     if not result.problems:
-        _prepare_transaction(case, result)
+        _prepare_holds(case, result)
         _modules_file(case, result)
         _load(case, result)
-        is_ready = state["state"] == schema.READY or bool(result.load)
-        result.cdi = refresh.plan(host, vendors.NEURON, devices, request.cdi_kind, digest, is_ready=is_ready)
-        result.problems += result.cdi.problems
-        result.reasons += result.cdi.reasons
-        result.changes += result.cdi.changes
-        result.verify = is_ready
+        kind = request.cdi_kind
+        outcome.keep_specification(host, vendors.NEURON, devices, state, result, kind=kind, digest=digest)
     return _finished(host, result)
 
 
@@ -167,10 +141,7 @@ def _manages(case: _Case, result: NeuronPlan) -> bool:
             result.reasons.append(case.state["reason"].rstrip("."))
         return False
     if request.source == "preinstalled":
-        result.problems.append(
-            f"{ROLE}_source=preinstalled, but this host has no usable driver. {case.state['reason']} Install a driver, "
-            f"or set {ROLE}_source=auto."
-        )
+        result.problems.append(outcome.without_driver(ROLE, case.state))
         return False
     return True
 
@@ -229,10 +200,7 @@ def _packages(case: _Case, result: NeuronPlan) -> None:
     _pin_tools(case, result, pins.get(TOOLS))
     result.changes += packages.texts(result.transaction) if result.transaction else []
     _refuse_replacement(case, result)
-    if result.transaction and result.transaction.install and host["secure_boot"]["signatures_enforced"]:
-        result.reasons.append(
-            "the kernel only loads signed modules; enroll the key of DKMS with mokutil, or the driver cannot be loaded"
-        )
+    outcome.note_signatures(host, result)
 
 
 def _hook(case: _Case, result: NeuronPlan) -> None:
@@ -256,15 +224,12 @@ def _hook(case: _Case, result: NeuronPlan) -> None:
     result.transaction = work
 
 
-def _prepare_transaction(case: _Case, result: NeuronPlan) -> None:
-    """Add what dnf needs for holds, and find out whether the transaction has passwords."""
-    work = result.transaction
-    if work is None:
+def _prepare_holds(case: _Case, result: NeuronPlan) -> None:
+    """Add what dnf needs for the holds of the hook and the tools."""
+    work, needs = result.transaction, (case.platform or {}).get("hold_needs")
+    if not work or not work.hold or not needs or needs in work.install:
         return
-    needs = (case.platform or {}).get("hold_needs")
-    if work.hold and needs and needs not in work.install and not installed.is_installed(case.host, needs):
-        work.install = [*work.install, needs]
-    result.has_secrets = own_repository.has_password(work.repositories)
+    work.install += [] if installed.is_installed(case.host, needs) else [needs]
 
 
 def _accepts_kernel(case: _Case, result: NeuronPlan) -> bool:
@@ -365,10 +330,7 @@ def _load(case: _Case, result: NeuronPlan) -> None:
 
 def _removal(host: Host, result: NeuronPlan) -> NeuronPlan:
     result.record = observed_files.exists(host, owned.NEURON_RECORD)
-    known = packages_record.read(host, owned.NEURON_RECORD)
-    recorded = packages_record.possibly_installed(host, owned.NEURON_RECORD, list(host["installed_packages"]))
-    requested = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
-    result.packages = sorted(requested & recorded & {*host["installed_packages"]})
+    result.packages = outcome.recorded_packages(host, owned.NEURON_RECORD)
     result.cdi = refresh.removal(host, vendors.NEURON)
     result.hook = neuron_hook.removal(host)
     result.problems += result.hook.problems
@@ -384,9 +346,7 @@ def _removal(host: Host, result: NeuronPlan) -> NeuronPlan:
         *result.cdi.changes,
         *result.hook.changes,
         *(["unload kernel module neuron"] if result.unload else []),
-        *([f"remove {', '.join(result.packages)}"] if result.packages else []),
-        *(["remove the repository and holds that this role recorded"] if result.record else []),
-        *(f"remove {path}" for path in result.remove_files),
+        *outcome.removal_changes(result),
     ]
     if not result.changes:
         result.reasons.append("this role has not installed anything on this host")
@@ -394,17 +354,5 @@ def _removal(host: Host, result: NeuronPlan) -> NeuronPlan:
 
 
 def _finished(host: Host, result: NeuronPlan) -> NeuronPlan:
-    result.changes = [] if result.problems else result.changes
-    result.acts = bool(result.changes)
-    if result.acts and host["uid"] != 0:
-        result.problems.append(needs_root(host["uid"]))
+    outcome.finish(host, result)
     return result
-
-
-def _report(state: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {
-        "state": state["state"],
-        "reason": state["reason"],
-        "driver_version": state["driver_version"],
-        "devices": [one["stable_id"] for one in devices],
-    }

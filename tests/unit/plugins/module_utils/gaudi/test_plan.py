@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import plan as gaudi_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import repository as gaudi_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import request as gaudi_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
@@ -304,6 +305,18 @@ def test_a_mirror_and_its_login(tmp_path):
     assert result.has_secrets
     with pytest.raises(VariableError, match="must not contain a login"):
         planned(bare(tmp_path / "other"), mirror="https://robot:s3cret@mirror.example/gaudi")
+
+
+def test_a_changed_password_changes_only_the_repository_and_is_a_secret(tmp_path):
+    values = {"mirror": "https://mirror.example/gaudi", "repository_username": "robot", "repository_password": "s3cret"}
+    host = record(working(tmp_path, packages=INSTALLED, held=tuple(UNIT)))
+    entry = owned.repository_entry(
+        gaudi_repository.define(host, gaudi_request.read({**values, "key_fingerprint": KEY}), {})["name"], "apt"
+    )
+    host["files"][entry] = {"exists": True, "content": "Types: deb\n", "mode": "0644"}
+    result = planned(host, **values)
+    assert result.transaction is not None
+    assert (result.problems, result.transaction.install, result.has_secrets) == ([], [], True)
 
 
 # --- kernel modules --------------------------------------------------------------------------------------------------
