@@ -25,7 +25,7 @@ class CdiError(Exception):
 
 
 class CdiHost(NamedTuple):
-    """The settings of a specification. NVIDIA has more of them."""
+    """The settings of a specification. A vendor can have more of them."""
 
     root: str = "/"
     numbers: bool = False

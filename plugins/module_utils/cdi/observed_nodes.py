@@ -17,7 +17,8 @@ _MAX_SIZE = 4 * 1024 * 1024
 def of_specification(root: str, path: str) -> dict[str, list[str]] | None:
     """Return the nodes of each device of a specification, and under "" those of the whole file.
 
-    A node is its path, and its numbers if the file has them: "/dev/nvidia0 195:0". None: the file cannot be parsed.
+    A node is its path, and its numbers if the file has them: "/dev/dri/card0 226:0". None: the file
+    cannot be parsed.
     """
     try:
         spec = _load(read_text(root, path, _MAX_SIZE) or "")

@@ -49,7 +49,7 @@ class Assignment:
 
 
 def unit_indexes(units: Sequence[Unit]) -> list[int | str]:
-    """Return the index of each unit: a number for a GPU, "gpu:partition" for a partition, such as a MIG device."""
+    """Return the index of each unit: a number for a GPU, "gpu:partition" for a partition."""
     return [unit.index if unit.is_partition else unit.gpu.index for unit in units]
 
 

@@ -20,7 +20,7 @@ class GpuWords(NamedTuple):
     """How messages name the partitions of a vendor's GPUs, and how a user names a device."""
 
     partition: str = "partition"
-    # In front of an index: "MIG 2:0".
+    # In front of an index: "partition 2:0".
     prefix: str = "partition"
     mode: str = "partitioning"
     selectors: str = "an index, a stable ID or its beginning, or a PCI address"
@@ -106,7 +106,7 @@ class Unit:
 
     @property
     def index(self) -> str:
-        """Return the index: "2", or "2:0" for a partition. nvidia-smi and NVIDIA's toolkit write it like this, too."""
+        """Return the index: "2", or "2:0" for a partition."""
         return f"{self.gpu.index}:{self.partition_index}" if self.is_partition else str(self.gpu.index)
 
     def runs(self, process: GpuProcess) -> bool:

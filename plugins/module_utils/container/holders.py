@@ -31,7 +31,7 @@ def _as_is(path: str) -> Collection[str]:
 class Holder:
     """A container, pod or process that holds GPUs, or a run in progress that has reserved GPUs for a container.
 
-    `uuids` are GPUs and partitions, such as MIG devices. `exclusive`: whether they were assigned for exclusive use.
+    `uuids` are GPUs and partitions. `exclusive`: whether they were assigned for exclusive use.
     `engine` is empty for a process. `user`: the user of a rootless engine or of a process, else empty.
     """
 

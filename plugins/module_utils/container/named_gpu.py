@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request i
 # No UUID, index or address has more characters.
 _LONGEST = 100
 _INDEX = re.compile(r"^\d+$")
-# A leading zero or two digits after the colon make a PCI address: no GPU has more than ten MIG devices.
+# A leading zero or two digits after the colon make a PCI address: no GPU has more than ten partitions.
 _PAIR = re.compile(r"^(0|[1-9]\d*):(\d)$")
 
 

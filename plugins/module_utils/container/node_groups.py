@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The groups that the user of a container needs to open the device nodes of its GPUs.
 
-The driver's nodes are usually open to everybody (0666). NVreg_DeviceFileMode can restrict them to a group.
+The nodes of some drivers are open to everybody (0666), those of others only to a group.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ class NodeGroups:
     warnings: tuple[str, ...] = ()
 
 
-def needed(root: str, nodes: Iterable[str], user: str | None, *, is_mapped: bool = False) -> NodeGroups:
+def needed(root: str, nodes: Iterable[str], user: str | None, remedy: str, *, is_mapped: bool = False) -> NodeGroups:
     """Return the groups of the nodes that the user of the container cannot open otherwise.
 
-    `user`: that of the container or of its image; None, 0 and root need no group. `is_mapped`: the container has a user
-    namespace, in which the groups of the host have other numbers.
+    `user`: that of the container or of its image; None, 0 and root need no group. `remedy`: what opens nodes that only
+    their owner can open. `is_mapped`: the container has a user namespace, in which the groups of the host have other
+    numbers.
     """
     if (user or "").partition(":")[0] in ("", "0", "root"):
         return NodeGroups()
@@ -47,7 +48,7 @@ def needed(root: str, nodes: Iterable[str], user: str | None, *, is_mapped: bool
             groups.setdefault(status.st_gid, []).append(node)
         else:
             closed.append(node)
-    warnings = [_closed(node, user) for node in closed[:1]]
+    warnings = [_closed(node, user, remedy) for node in closed[:1]]
     if not groups:
         return NodeGroups(warnings=tuple(warnings))
     named = "; ".join(f"group {gid} owns {', '.join(found)}" for gid, found in sorted(groups.items()))
@@ -95,8 +96,5 @@ def needed_rootless(root: str, nodes: Iterable[str], engine: str, given: Iterabl
     return NodeGroups(warnings=(text,)) if text else NodeGroups((KEEP_GROUPS,))
 
 
-def _closed(node: str, user: str | None) -> str:
-    return (
-        f"user {user} cannot open device node {node}: only its owner can. Set the module option "
-        "NVreg_DeviceFileMode=0666 or NVreg_DeviceFileGID, or run the container as root."
-    )
+def _closed(node: str, user: str | None, remedy: str) -> str:
+    return f"user {user} cannot open device node {node}: only its owner can. {remedy}, or run the container as root."

@@ -54,6 +54,7 @@ Gather = Callable[[], Mapping[str, Any]]
 _CDI_SINCE = {"docker": (FIRST_DOCKER_WITH_CDI, "26.1"), "podman": ("4.1", "5.1"), "containerd": ("1.7", "1.7.16")}
 # The roles of the schema that do not give access to a device. Computing needs no node of a card.
 _ROLES = {"control": inspection.CONTROL, "card": inspection.OPTIONAL}
+_OPEN_NODES = "Give the node a group and mode 0660 with a rule of udev"
 _CHARACTER_LINK = re.compile(r"/dev/char/(\d+):(\d+)", re.ASCII)
 
 
@@ -125,7 +126,7 @@ class NodeVendor:
         self.topology = self.build_topology(devices)
 
     def extras(self, features: Collection[str], channels: Collection[int], env: Mapping[str, str]) -> Extras:
-        """Return nothing: only NVIDIA's devices have features."""
+        """Return nothing: these devices have no features."""
         return Extras()
 
     def choose_isolation(self, engine: EngineState, units: Sequence[Unit], task: ContainerTask) -> Choice:
@@ -157,7 +158,7 @@ class NodeVendor:
         image_user = task.image.user if task.image else ""
         user = container_options.node_user(engine.name, task.options, image_user, remaps=state.userns_remap)
         given_groups = task.options.get("group_add") or ()
-        groups = node_groups.needed(self._root, nodes, user.user, is_mapped=user.is_mapped)
+        groups = node_groups.needed(self._root, nodes, user.user, _OPEN_NODES, is_mapped=user.is_mapped)
         if state.rootless:
             groups = node_groups.needed_rootless(self._root, nodes, engine.name, given_groups)
         given = Access(isolation, groups=groups.gids, warnings=groups.warnings)

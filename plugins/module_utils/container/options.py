@@ -318,14 +318,13 @@ def isolation_bypass_warnings(
     Without `by_option`, the user's environment can be the request, like that of an image.
     """
     warnings = isolation_bypass.found(options, allowed)
-    visible = (options.get("env") or {}).get("NVIDIA_VISIBLE_DEVICES")
-    if by_option and visible is not None and set(visible.split(",")) != set(uuids) and visible != "void":
-        warnings.append(f"env NVIDIA_VISIBLE_DEVICES={visible} does not match gpus and is ignored. Remove it from env.")
-    runtime = options.get("runtime") or state.default_runtime
-    if "kata" in runtime:
-        warnings.append(
-            f"runtime {runtime} runs the container in a virtual machine, where the host's device nodes do not work."
-        )
+    if by_option:
+        warnings += isolation_bypass.requested_by_env(options, uuids)
+    warnings += [
+        f"runtime {runtime} runs the container in a virtual machine, where the host's device nodes do not work."
+        for runtime in isolation_bypass.runtimes(options) or [state.default_runtime]
+        if "kata" in runtime
+    ]
     return warnings
 
 

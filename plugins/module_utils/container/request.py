@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import GpuWords, Unit
 
-SELECTOR_FORMATS = "an index, a UUID or its beginning (GPU-…, MIG-…), a PCI address, or gpu:mig"
 # The readings of a vendor that not every request needs. The free memory of whole devices is always read.
 TOPOLOGY, PROCESSES, PARTITION_MEMORY = NEEDS = ("topology", "processes", "partition_memory")
 _COUNT = re.compile(r"(-?[0-9]{1,18})(?:\.0+)?")
@@ -89,13 +88,14 @@ class Conditions:
             return f"is used by {', '.join(busy[unit.uuid])}"
         return None
 
-    def __str__(self) -> str:
+    def described(self, words: GpuWords) -> str:
+        """Return the conditions for a message, or an empty text. `words`: those of the vendor."""
         templates = {
             "memory_min_mib": "at least {} MiB of memory",
             "memory_free_min_mib": "at least {} MiB of free memory",
             "model": "model {}",
             "numa_node": "NUMA node {}",
-            "mig_profile": "MIG profile {}",
+            "mig_profile": words.prefix + " profile {}",
             "health": "health {}",
             "idle": "no process",
         }
@@ -177,7 +177,7 @@ def list_request(values: Sequence[Any]) -> Request:
     for value in values:
         if isinstance(value, (bool, float, dict, list)) or value is None:
             hint = " Quote a PCI address: YAML reads 0000:01:00.0 as a number." if isinstance(value, float) else ""
-            raise SelectionError(f"gpus: {value!r} does not name a GPU. Use {SELECTOR_FORMATS}.{hint}")
+            raise SelectionError(f"gpus: {value!r} does not name a GPU. Use {GpuWords().selectors}.{hint}")
         text = str(value).strip()
         if text.lower() in ("all", "none"):
             if len(values) > 1:

@@ -102,9 +102,10 @@ def _all_units(inventory: Inventory, accepted: _Filter) -> list[Unit]:
         conditions = accepted.conditions
         host = _describe_host(inventory, conditions)
         rejected = accepted.describe_rejected(inventory.units)
+        described = conditions.described(inventory.words)
         raise SelectionError(
-            f"No GPU on this host meets the conditions ({conditions}). {rejected}{host} Change conditions."
-            if str(conditions)
+            f"No GPU on this host meets the conditions ({described}). {rejected}{host} Change conditions."
+            if described
             else f"This host has no GPU or {inventory.words.partition} that can be assigned to a container. {host}"
         )
     for unit in units:
@@ -158,11 +159,12 @@ def _free_units(
     unusable = describe_unusable(inventory)
     unusable_note = f"Unusable: {unusable}. " if unusable else ""
     requested = f"{count} {'GPU' if whole else inventory.words.partition}{'s' if count != 1 else ''}"
-    requested += f"{' with ' + str(conditions) if str(conditions) else ''} {'is' if count == 1 else 'are'} requested"
+    described = conditions.described(inventory.words)
+    requested += f"{' with ' + described if described else ''} {'is' if count == 1 else 'are'} requested"
     fewer = ["request fewer"] if count > 1 else []
     if len(fitting) < count:
         advice = ["repair the unusable GPUs"] if unusable else []
-        advice += fewer + (["change conditions"] if str(conditions) else [])
+        advice += fewer + (["change conditions"] if described else [])
         # Without unusable GPUs and conditions, only partitions prevent the assignment of a single GPU.
         words = inventory.words
         advice = advice or [f"set conditions.mig_profile to request a {words.partition}", f"disable {words.mode}"]

@@ -22,7 +22,7 @@ _LAST_LINES = 3
 # moby/moby, daemon/devices.go (docker-v29.2.0). Docker selects the driver of --gpus when it starts.
 _NO_HOOK = re.compile(r"could not select device driver .*with capabilities: \[\[[^]]*\bgpu\b")
 _RESTART = (
-    "Docker did not find NVIDIA's hook when it started, so the toolkit was probably installed later. Run "
+    "Docker found no hook for --gpus when it started, so the vendor's toolkit was probably installed later. Run "
     "`systemctl restart docker`, or use another isolation."
 )
 

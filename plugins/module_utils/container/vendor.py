@@ -74,7 +74,7 @@ class ContainerVendor(Protocol):
     def driver_volume(
         self, accesses: Sequence[tuple[Docker | Podman, Access]], task: ContainerTask
     ) -> dict[str, Any] | None:
-        """Return the arguments of nvidia_driver_volume, or None if no engine lacks a driver volume."""
+        """Return the arguments of the module for driver volumes, or None if no engine lacks a driver volume."""
 
     def assigned_gpus(
         self, container: Mapping[str, Any], engine: EngineState, exclude: Collection[str] = ()

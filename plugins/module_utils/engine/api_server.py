@@ -17,7 +17,8 @@ def server_of(version: object) -> str:
     names for their components, so only Podman's name decides.
     """
     components = version.get("Components") if isinstance(version, dict) else None
-    names = [one.get("Name") for one in components or () if isinstance(one, dict)]
+    listed = components if isinstance(components, list) else ()
+    names = [one.get("Name") for one in listed if isinstance(one, dict)]
     return PODMAN if _PODMAN_COMPONENT in names else DOCKER
 
 

@@ -36,11 +36,11 @@ class DockerInfo(t.NamedTuple):
 
 
 def read_info(answer: dict[str, t.Any]) -> DockerInfo:
-    """Read an answer."""
-    security = [str(option) for option in answer.get("SecurityOptions") or ()]
+    """Read an answer. A value of another type counts as missing."""
+    security = _texts(answer, "SecurityOptions")
     return DockerInfo(
         server_version=answer.get("ServerVersion"),
-        runtimes={name: fields.program(runtime) or "" for name, runtime in (answer.get("Runtimes") or {}).items()},
+        runtimes={name: fields.program(runtime) or "" for name, runtime in _mapping(answer, "Runtimes").items()},
         default_runtime=answer.get("DefaultRuntime"),
         live_restore=answer.get("LiveRestoreEnabled"),
         cgroup_driver=answer.get("CgroupDriver"),
@@ -49,11 +49,21 @@ def read_info(answer: dict[str, t.Any]) -> DockerInfo:
         containers_running=answer.get("ContainersRunning"),
         containers_paused=answer.get("ContainersPaused"),
         images=answer.get("Images"),
-        labels=answer.get("Labels") or [],
-        cdi_spec_dirs=answer.get("CDISpecDirs") or [],
+        labels=_texts(answer, "Labels"),
+        cdi_spec_dirs=_texts(answer, "CDISpecDirs"),
         root_dir=answer.get("DockerRootDir"),
-        swarm=(answer.get("Swarm") or {}).get("LocalNodeState") in ("active", "pending", "locked", "error"),
+        swarm=_mapping(answer, "Swarm").get("LocalNodeState") in ("active", "pending", "locked", "error"),
         rootless=any("rootless" in option for option in security),
         selinux=any("selinux" in option for option in security),
         userns_remap=any("userns" in option for option in security),
     )
+
+
+def _texts(answer: dict[str, t.Any], key: str) -> list[str]:
+    found = answer.get(key)
+    return [item for item in found if isinstance(item, str)] if isinstance(found, list) else []
+
+
+def _mapping(answer: dict[str, t.Any], key: str) -> dict[str, t.Any]:
+    found = answer.get(key)
+    return found if isinstance(found, dict) else {}

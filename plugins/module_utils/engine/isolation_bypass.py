@@ -16,17 +16,23 @@ _CHARACTER_NODE = re.compile(r"^/dev/char/(\d+:\d+)")
 # If its configuration allows it, NVIDIA's runtime reads the names of mounts in this directory as names of GPUs.
 _NAMED_BY_MOUNTS = re.compile(r"^(?:/var)?/run/nvidia-container-devices(?:/|$)")
 _CDI = re.compile(r"^[^/=\s]+/(?P<class>[^/=\s]+)=(?P<name>.+)$")
+# The runtimes of the vendors' toolkits, by name or path.
+_VENDOR_RUNTIME = re.compile(r"(?:^|/)(?:nvidia|amd|habana)(?:$|[-._])")
+# NVIDIA's runtime prefers these annotations to variables: NVIDIA/nvidia-container-toolkit, annotation-prefixes.
+_REQUEST = "cdi.k8s.io/"
 # Podman also reads it after other short options that have no value.
 _SHORT_VOLUME = re.compile(r"^-[diPqt]*v=?(.*)$", re.DOTALL)
 _RULE = re.compile(r"^\s*([abc])(?:\s+0*(\*|\d+):0*(\*|\d+))?(?:\s+([rwm]+))?\s*$")
 # The options of Podman's command line by the option of the module that means the same.
 _ARGUMENTS = {
+    "--annotation": "annotation",
     "--device": "device",
     "--device-cgroup-rule": "device_cgroup_rule",
     "--env-file": "env_file",
     "--gpus": "gpus",
     "--mount": "mount",
     "--privileged": "privileged",
+    "--runtime": "runtime",
     "--volume": "volume",
     "--volumes-from": "volumes_from",
     "-v": "volume",
@@ -61,7 +67,40 @@ def found(options: Mapping[str, Any], allowed: Collection[str]) -> list[str]:
             f"env_file {path}: its variables are not checked. They can request GPUs from NVIDIA's runtime."
             for path in _list(given, "env_file")
         ]
+        warnings += [
+            f"annotation {text} requests devices from the vendor's runtime in addition to gpus."
+            for text in _annotations(given)
+            if text.startswith(_REQUEST)
+        ]
+    warnings += [
+        f"runtime {name} gives the container the GPUs that its variables, annotations and mounts name. Remove it from "
+        "engine_options: option isolation chooses the runtime."
+        for name in runtimes(options)
+        if _VENDOR_RUNTIME.search(name)
+    ]
     return list(dict.fromkeys(warnings))
+
+
+def requested_by_env(options: Mapping[str, Any], uuids: Collection[str]) -> list[str]:
+    """Return a warning if the user's environment requests other GPUs than those that were assigned."""
+    visible = (options.get("env") or {}).get("NVIDIA_VISIBLE_DEVICES")
+    if visible in (None, "void") or set(visible.split(",")) == set(uuids):
+        return []
+    return [f"env NVIDIA_VISIBLE_DEVICES={visible} does not match gpus and is ignored. Remove it from env."]
+
+
+def runtimes(options: Mapping[str, Any]) -> list[str]:
+    """Return the runtimes that the user's options name."""
+    named = [*_list(options, "runtime"), *_list(_arguments(options.get("cmd_args")), "runtime")]
+    return [str(name) for name in named]
+
+
+def _annotations(options: Mapping[str, Any]) -> list[str]:
+    """Return the annotations as KEY=VALUE. The option of Podman's module is a mapping."""
+    found = options.get("annotation") or ()
+    if isinstance(found, Mapping):
+        return [f"{key}={value}" for key, value in found.items()]
+    return [str(item) for item in _list(options, "annotation")]
 
 
 def _arguments(words: Any) -> dict[str, list[Any]]:

@@ -58,8 +58,8 @@ def engines(host: dict, ask: Ask | None) -> dict:
     }
 
 
-def _docker_info(answer: dict | None) -> dict | None:
-    if answer is None:
+def _docker_info(answer: object) -> dict | None:
+    if not isinstance(answer, dict):
         return None
     info = read_info(answer)
     return {**info._asdict(), "runtimes": sorted(info.runtimes)}

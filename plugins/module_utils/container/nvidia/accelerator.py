@@ -54,6 +54,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import drive
 _SUBSETS = frozenset({"min", "identity", "nvlink"})
 _SUBSETS_OF_NEEDS = {TOPOLOGY: "topology", PROCESSES: "processes", PARTITION_MEMORY: "mig"}
 _COMPUTE_NODE = "/dev/nvidia-uvm"
+_OPEN_NODES = "Set the module option NVreg_DeviceFileMode=0666 or NVreg_DeviceFileGID"
 
 
 class Nvidia:
@@ -253,7 +254,8 @@ class Nvidia:
         image_user = task.image.user if task.image else ""
         user = container_options.node_user(engine.name, task.options, image_user, remaps=engine.userns_remap)
         nodes = container_access.device_nodes(self._host(engine), units, capabilities)
-        return node_groups.needed(self._root, nodes, user.user, is_mapped=user.is_mapped or engine.rootless)
+        is_mapped = user.is_mapped or engine.rootless
+        return node_groups.needed(self._root, nodes, user.user, _OPEN_NODES, is_mapped=is_mapped)
 
     def _libraries(self, engine: Docker | Podman, task: ContainerTask) -> Libraries:
         """Return how the container gets the driver's libraries. A volume of the engine can have its own directory."""

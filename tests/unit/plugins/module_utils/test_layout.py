@@ -54,6 +54,15 @@ ORDER = [
     "unattended",
     "benchmark",
 ]
+# The files directly in these packages are the same for all vendors. The vendors are in the folders below.
+NEUTRAL = ("container", "cdi")
+PRODUCTS = re.compile(r"nvidia|nvml|cuda|\bmig\b|\bamd\b|rocm|neuron|gaudi|habana", re.IGNORECASE)
+MAY_NAME_PRODUCTS = {
+    "container/vendors.py": "the list of the vendors",
+    "container/planner.py": "stopping a container ignores the error that the modules report for a missing binding",
+    "cdi/accelerator_apply.py": "the content of the vendors whose specifications have only device nodes",
+    "cdi/accelerator_specification.py": "the same",
+}
 SOURCES = sorted(path for path in MODULE_UTILS.rglob("*.py") if path.name != "__init__.py")
 DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
 # Ansible prescribes these names.
@@ -230,3 +239,20 @@ def test_contributing_names_only_existing_files():
     named = named_files((PLUGINS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     assert sorted(name for name in named if not list(MODULE_UTILS.glob(name))) == []
     assert len(named) > 100
+
+
+def products(source: str) -> list[str]:
+    """Return the lines of a source that name a product of a vendor."""
+    return [line.strip() for line in source.splitlines() if PRODUCTS.search(line)]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for package in NEUTRAL for path in sorted((MODULE_UTILS / package).glob("*.py"))],
+    ids=lambda path: f"{path.parent.name}/{path.name}",
+)
+def test_a_neutral_file_names_no_product_of_a_vendor(path: Path) -> None:
+    found = products(path.read_text(encoding="utf-8"))
+    assert bool(found) == (f"{path.parent.name}/{path.name}" in MAY_NAME_PRODUCTS), found
+    if path.name == "planner.py":
+        assert [line for line in found if "BindingMissing" not in line] == []

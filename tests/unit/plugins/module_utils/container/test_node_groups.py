@@ -44,12 +44,12 @@ def close(root, mode, *paths):
         (0o660, "root:1000", False, None),
         (0o660, "", False, None),
         (0o660, "1000", True, "keep-groups"),
-        (0o600, "1000", False, "only its owner can"),
+        (0o600, "1000", False, "only its owner can. Open it, or run the container as root."),
     ],
 )
 def test_the_group_of_a_closed_node_is_added(case, mode, user, is_mapped, words):
     gid = close(case.root, mode, "/dev/nvidia2")
-    found = node_groups.needed(str(case.root), NODES, user, is_mapped=is_mapped)
+    found = node_groups.needed(str(case.root), NODES, user, "Open it", is_mapped=is_mapped)
     is_added = mode == 0o660 and words is not None and not is_mapped
     assert found.gids == ((gid,) if is_added else ())
     assert (words in found.warnings[0]) if words else found.warnings == ()

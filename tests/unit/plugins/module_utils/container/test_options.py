@@ -349,6 +349,25 @@ def test_no_options_are_added_without_gpus():
         ("docker", {"device_cgroup_rules": ["c 195:1 rwm"]}, "'c 195:1 rwm' gives access to /dev/nvidia1 in addition"),
         ("docker", {"device_cgroup_rules": ["c 226:* rw"]}, "gives access to the DRM nodes of every GPU"),
         ("docker", {"runtime": "kata-runtime"}, "runtime kata-runtime runs the container in a virtual machine"),
+        ("podman", {"cmd_args": ["--runtime=kata"]}, "runtime kata runs the container in a virtual machine"),
+        ("podman", {"cmd_args": ["--runtime", "nvidia"]}, "runtime nvidia gives the container the GPUs that its"),
+        (
+            "podman",
+            {"cmd_args": ["--runtime=/usr/bin/nvidia-container-runtime.cdi"]},
+            "-runtime.cdi gives the",
+        ),
+        ("docker", {"runtime": "amd"}, "runtime amd gives the container the GPUs"),
+        (
+            "podman",
+            {"annotation": {"cdi.k8s.io/x": "nvidia.com/gpu=all"}},
+            "x=nvidia.com/gpu=all requests",
+        ),
+        (
+            "podman",
+            {"cmd_args": ["--annotation", "cdi.k8s.io/x=amd.com/gpu=0"]},
+            "annotation cdi.k8s.io/x=amd",
+        ),
+        ("podman", {"cmd_args": ["--annotation=cdi.k8s.io/x=y"]}, "annotation cdi.k8s.io/x=y requests devices"),
     ],
 )
 def test_options_that_bypass_the_isolation_cause_a_warning(engine, own, words):
@@ -366,6 +385,8 @@ def test_options_that_bypass_the_isolation_cause_a_warning(engine, own, words):
         {"env": {"NVIDIA_VISIBLE_DEVICES": "void"}},
         {"volumes": ["/data:/dev/shm/x", "/device:/d", "anonymous", "/dev/shm:/dev/shm"]},
         {"devices": ["/dev/fuse", "/dev/nvidia2", "/dev/nvidiactl"]},
+        {"runtime": "runc", "annotation": {"io.example/a": "b"}},
+        {"cmd_args": ["--runtime", "/usr/bin/crun", "--annotation", "run.oci.keep_original_groups=1"]},
         {"device_cgroup_rules": ["c 10:229 rwm", "b *:* rwm", "c 195:255 rw", "c 195:2 rw", "c 195:* m", "c 1950:1 r"]},
         {"devices": ["/dev//nvidia2", "/dev/char/195:2", "/dev/char/195:255", "nvidia.com/gds=all"]},
         {"mounts": [{"source": "/data", "target": "/dev", "type": "bind"}, {"target": "/t", "type": "tmpfs"}]},

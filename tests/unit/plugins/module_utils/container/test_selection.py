@@ -92,7 +92,7 @@ def test_counts_are_parsed(gpus, count):
         (["all", 1], '"all" cannot be combined'),
         ([None], "None does not name a GPU"),
         # YAML reads an unquoted PCI address as a number of base 60.
-        ([60.0], "or gpu:mig. Quote a PCI address: YAML reads 0000:01:00.0 as a number."),
+        ([60.0], "or a PCI address. Quote a PCI address: YAML reads 0000:01:00.0 as a number."),
         ([{"index": 0}], "does not name a GPU. Use an index"),
         ([[0]], "[0] does not name a GPU"),
         (1.5, "gpus=1.5: a count must be a whole number"),

@@ -31,6 +31,8 @@ DOCKER = {"Platform": {"Name": "Docker Engine - Community"}, "Components": [{"Na
         ({"Version": "20.10.24+dfsg1", "Components": [{"Name": "Engine"}]}, "docker"),
         ({"Version": "17.03.2-ce"}, "docker"),  # before components
         ({"Components": None}, "docker"),
+        *(({"Components": wrong}, "docker") for wrong in (5, "Podman Engine", {"Name": "Podman Engine"}, [5, None])),
+        ([PODMAN], "docker"),
         (None, "docker"),
     ],
 )

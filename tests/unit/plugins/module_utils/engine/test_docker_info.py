@@ -35,6 +35,14 @@ def test_host_outside_a_swarm_is_recognized(state):
     assert not read_info({}).swarm
 
 
+@pytest.mark.parametrize("wrong", [5, "text", ["text"], {"key": "text"}, [5, None], True])
+@pytest.mark.parametrize("key", ["Runtimes", "Labels", "CDISpecDirs", "SecurityOptions", "Swarm"])
+def test_a_value_of_another_type_counts_as_missing(key, wrong):
+    info = read_info({**ANSWER, key: wrong})
+    assert info.server_version == "26.1.5"
+    assert all(isinstance(item, str) for item in (*info.labels, *info.cdi_spec_dirs, *info.runtimes))
+
+
 def test_state_of_docker_is_read(tmp_path):
     server = FakeDocker(tmp_path / "docker.sock")
     server.answer = (200, ANSWER)
