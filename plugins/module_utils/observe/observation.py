@@ -86,13 +86,9 @@ UNITS = (
     "dnf-automatic.timer",
 )
 # Repositories that the roles add.
-REPOSITORIES = (
-    owned.REPOSITORY_ID,
-    owned.DOCKER_REPOSITORY_ID,
-    owned.CONTAINER_TOOLKIT_REPOSITORY_ID,
-    owned.GAUDI_REPOSITORY_ID,
-    owned.NEURON_REPOSITORY_ID,
-)
+_ALWAYS_READ = (owned.REPOSITORY_ID, owned.DOCKER_REPOSITORY_ID, owned.CONTAINER_TOOLKIT_REPOSITORY_ID)
+REPOSITORIES = (*_ALWAYS_READ, *accelerator_records.REPOSITORIES.values())
+# On every host. accelerator_records.py has the files for the accelerators of other vendors.
 FILES = (
     observe_engines.DAEMON_JSON,
     observe_engines.DAEMON_JSON_RECORD,
@@ -105,7 +101,7 @@ FILES = (
     owned.DRIVER_APT_PREFERENCES,
     owned.DRIVER_UNATTENDED_UPGRADES,
     owned.TOOLKIT_APT_PREFERENCES,
-    *(path for name in REPOSITORIES for path in own_files.paths(name)),
+    *(path for name in _ALWAYS_READ for path in own_files.paths(name)),
     owned.CONTAINER_TOOLKIT_APT_PREFERENCES,
     owned.CONTAINER_TOOLKIT_RECORD,
     owned.CONTAINER_TOOLKIT_CONFIG_RECORD,
@@ -121,17 +117,6 @@ FILES = (
     owned.CDI_REFRESH_DROP_IN,
     owned.CDI_PROGRAM,
     owned.CDI_UNIT,
-    *owned.ACCELERATOR_CDI_PROGRAMS.values(),
-    *(path for paths in owned.ACCELERATOR_CDI_UNITS.values() for path in paths),
-    *owned.ACCELERATOR_USERS.values(),
-    owned.GAUDI_MODULES_LOAD,
-    *owned.NEURON_LEFTOVERS,
-    owned.GAUDI_HOOK,
-    owned.GAUDI_HOOKS_DIR,
-    owned.GAUDI_CONFIG_RECORD,
-    "/etc/habana-container-runtime/config.toml",
-    "/usr/share/containers/oci/hooks.d/oci-habana-hook.json",
-    owned.NEURON_HOOK_CONFIG,
     owned.WRAPPER,
     owned.CONTAINER_PROOF_RECORD,
     owned.DRAIN_RECORD,
@@ -190,7 +175,9 @@ def observe(
     kernels = host_kernels.read(root, kernel, run)
     releases = [entry["release"] for entry in kernels["kernels"]]
     found = accelerators.pick(functions, root)
-    units = [*UNITS, *(units or []), *accelerator_records.units(root, {one["vendor"] for one in found})]
+    vendors = {one["vendor"] for one in found}
+    units = [*UNITS, *(units or []), *accelerator_records.units(root, vendors)]
+    paths = {*FILES, *record_files.paths(root), *accelerator_records.files(root, vendors), *(files or [])}
     services = host_services.read(sorted(set(units)), run)
     host: dict = {
         "schema": SCHEMA,
@@ -211,7 +198,7 @@ def observe(
         "module_users": devices.module_users(root),
         "uvm_loaders": uvm_loading.loaders(root),
         "daemon_users": _daemon_users(root),
-        "files": {path: _file(root, path) for path in sorted({*FILES, *record_files.paths(root), *(files or [])})},
+        "files": {path: _file(root, path) for path in sorted(paths)},
         "keyrings": {path: key for path in _KEYRINGS if (key := key_trust.read(root, path))},
         "image": machine_image.read(root),
         "reboot_flag": reboot_reasons.read_flag(root, state["installed_at"]),
@@ -243,6 +230,7 @@ def observe(
             path: functools.partial(own_files.sealed, path)
             for name in REPOSITORIES
             for path in own_files.with_logins(name)
+            if path in host["files"]
         },
     }
     for path, mask in masks.items():
@@ -259,7 +247,7 @@ def observe(
     specs = staleness.observed(root, cdi_directories)
     host["cdi_specs"] = [{**spec, "nodes": observed_nodes.of_specification(root, spec["path"])} for spec in specs]
     has_others = any(group and group.get("record") for group in host["accelerators"].values()) or any(
-        host["files"][path]["exists"] for path in owned.ACCELERATOR_CDI_PROGRAMS.values()
+        path in host["files"] for path in owned.ACCELERATOR_CDI_PROGRAMS.values()
     )
     host["accelerator_specs"] = accelerator_records.specifications(root, cdi_directories) if has_others else []
     host["cdi_nodes"] = host_nodes.of_host(root, host["accelerators"]["nvidia"]["gpus"]) if specs else None

@@ -515,6 +515,30 @@ def test_line_ends_of_a_toml_file_stay(tree):
     assert observe(tree, files=[path])["files"][path]["content"] == "a = 1\r\n"
 
 
+@pytest.mark.parametrize(
+    ("vendor", "device", "path"),
+    [
+        ("0x1da3", "0x1060", owned.GAUDI_HOOK),
+        ("0x1da3", "0x1060", "/etc/habana-container-runtime/config.toml"),
+        ("0x1d0f", "0x7364", owned.NEURON_MODULES_LOAD),
+        ("0x1002", "0x74a1", owned.ACCELERATOR_CDI_PROGRAMS["amd"]),
+    ],
+)
+def test_files_of_a_vendor_are_read_with_its_accelerators_and_where_they_exist(tree, vendor, device, path):
+    assert path not in observe(tree)["files"]
+    # What a role wrote must be found after the accelerators are gone.
+    tree.file(path.lstrip("/"), "text\n")
+    assert observe(tree)["files"][path]["exists"]
+    (tree.path / path.lstrip("/")).unlink()
+    tree.function("0000:19:00.0", device, vendor=vendor, class_id="0x120000")
+    assert observe(tree)["files"][path] == {"exists": False, "content": None, "mode": None}
+
+
+def test_a_host_without_accelerators_of_other_vendors_has_no_file_of_theirs(tree):
+    names = ("gaudi", "habana", "neuron", "amd")
+    assert [path for path in observe(tree)["files"] if any(name in path for name in names)] == []
+
+
 def test_requested_files_are_read_up_to_the_size_limit(tree):
     tree.file("etc/mine.conf", "x = 1\n").chmod(0o640)
     tree.file("etc/large", "x" * (256 * 1024 + 1))
