@@ -28,9 +28,11 @@ PCIE_CARDS = {"0x1021": "HL-288", "0x1063": "HL-338"}
 # The role of an accelerator's InfiniBand node in the key `nodes`.
 RDMA = "rdma"
 _PCI = "/sys/bus/pci/devices"
-# Where the kernels show the class device and the attributes, below the class: with DRM accel, and before Linux 6.3.
+# Where the kernels show the class device and the attributes, below the class: with DRM accel, with the vendor's driver
+# on kernels without DRM accel, and with the driver of kernels before Linux 6.3.
 _CLASSES = (
     ("/sys/class/accel", "accel", "device", "/dev/accel/accel{}", "/dev/accel/accel_controlD{}"),
+    ("/sys/devices/virtual/accel", "accel", "device", "/dev/accel/accel{}", "/dev/accel/accel_controlD{}"),
     ("/sys/class/habanalabs", "hl", "", "/dev/hl{}", "/dev/hl_controlD{}"),
 )
 

@@ -36,8 +36,8 @@ _MODULES_FILE = "# Written by role gpufleet.hosts.gaudi_driver. Changes in this 
 )
 # Support_Matrix: release 1.21 was the last one for the first generation.
 _FIRST_GENERATION, _END_OF_FIRST_GENERATION = "Gaudi", (1, 22)
-# The driver in the kernel knows these: drivers/accel/habanalabs of Linux.
-_IN_KERNEL = ("Goya", "Gaudi", "Gaudi2")
+# The PCI IDs that the driver in the kernel knows: drivers/accel/habanalabs of Linux. Not HL-2000M, HL-288 and Gaudi 3.
+_IN_KERNEL = ("1da3:0001", "1da3:1000", "1da3:1010", "1da3:1020")
 
 
 @dataclasses.dataclass
@@ -134,7 +134,7 @@ def _manages(case: _Case, result: GaudiPlan) -> bool:
     if source == "vendor" or (source == "auto" and (is_own or _is_other_version(case))):
         return True
     has_module = host["kernel"]["running"] in (case.driver.get("kernels") or ())
-    is_known = any(one["generation"] in _IN_KERNEL for one in case.devices)
+    is_known = any(one["pci_id"] in _IN_KERNEL for one in case.devices)
     can_load = not case.driver.get("loaded") and has_module and is_known
     if case.state["state"] == schema.READY or can_load or case.installed or (source == "preinstalled" and has_module):
         result.reasons.append(f"{_origin(case)} is adopted")

@@ -36,9 +36,10 @@ _NEURON = {
 # Device 1030 is Gaudi2 in some of the vendor's sources and Gaudi3 in others, so its generation is unknown.
 _GAUDI = {
     "0x0001": "Goya",
-    **dict.fromkeys(("0x1000", "0x1010"), "Gaudi"),
+    # 1001 and 1011: HL-2000M. 1010 and 1011: with secured firmware.
+    **dict.fromkeys(("0x1000", "0x1001", "0x1010", "0x1011"), "Gaudi"),
     **dict.fromkeys(("0x1020", "0x1021"), "Gaudi2"),
-    **dict.fromkeys(("0x1060", "0x1063"), "Gaudi3"),
+    **dict.fromkeys(("0x1060", "0x1061", "0x1062", "0x1063"), "Gaudi3"),
 }
 _MODULES = {NEURON: "neuron", GAUDI: "habanalabs", AMD: amd_gpus.DRIVER}
 _DISPLAY_CLASSES = ("0x0300", "0x0302", "0x0380")

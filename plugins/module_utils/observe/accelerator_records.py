@@ -69,7 +69,8 @@ _FILES: dict[str, dict[str, tuple[str, ...]]] = {
         "texts": (
             "/sys/module/habanalabs/version",
             *(f"/sys/class/accel/accel*/device/{name}" for name in _GAUDI_ATTRIBUTES),
-            # Kernels before Linux 6.3.
+            # Kernels without DRM accel, and those before Linux 6.3.
+            *(f"/sys/devices/virtual/accel/accel*/device/{name}" for name in _GAUDI_ATTRIBUTES),
             *(f"/sys/class/habanalabs/hl*/{name}" for name in _GAUDI_ATTRIBUTES),
             "/sys/bus/pci/devices/{address}/hwmon/hwmon*/name",
             # Where Podman searches for hooks.

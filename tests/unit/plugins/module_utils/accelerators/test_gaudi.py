@@ -147,6 +147,19 @@ def test_kernels_before_drm_accel(tmp_path):
     assert (one["stable_id"], one["index"], one["health"]["state"]) == ("module-4", 0, "ok")
 
 
+def test_the_vendors_driver_on_kernels_without_drm_accel(tmp_path):
+    tree = GaudiTree(tmp_path)
+    place = tree.path / tree.accelerator("0000:19:00.0", 0, 4, GAUDI2)
+    virtual = tree.path / "sys/devices/virtual/accel/accel0/device"
+    virtual.mkdir(parents=True)
+    for name in ("pci_addr", "status", "device_type", "module_id"):
+        (place / name).rename(virtual / name)
+    (tree.path / "sys/class/accel/accel0/device").unlink()
+    (one,), _vendor = read(tree)
+    assert (one["stable_id"], one["index"], one["health"]["state"]) == ("module-4", 0, "ok")
+    assert one["nodes"][0]["path"] == "/dev/accel/accel0"
+
+
 def test_the_states_without_a_working_driver(tmp_path):
     tree = GaudiTree(tmp_path, loaded=False)
     assert read(tree)[1]["state"] == "no_hardware"

@@ -105,6 +105,21 @@ def test_a_driver_of_the_kernel_that_does_not_know_gaudi3_is_not_adopted(tmp_pat
     assert (adopted.query, adopted.load) == (None, ["habanalabs"])
 
 
+@pytest.mark.parametrize("device", ["0x1001", "0x1011", "0x1021", "0x1030", "0x1060", "0x1063"])
+def test_a_driver_of_the_kernel_is_not_loaded_for_devices_that_it_does_not_know(tmp_path, device):
+    tree = GaudiTree(tmp_path, loaded=False)
+    tree.function(ADDRESS, device, vendor="0x1da3", class_id="0x120000")
+    tree.module("1", kernel=KERNELS["ubuntu-24.04"], name="habanalabs")
+    result = planned(gaudi_hosts.observed(tree))
+    assert result.query is not None
+    assert not any("adopted" in reason for reason in result.reasons)
+
+
+@pytest.mark.parametrize("device", ["0x1000", "0x1001", "0x1010", "0x1011"])
+def test_every_first_generation_device_gets_the_last_release_for_it(tmp_path, device):
+    assert planned(bare(tmp_path, device), OFFERED).version == LAST_OF_FIRST
+
+
 def test_installed_packages_of_another_tool_are_adopted_and_not_held(tmp_path):
     result = planned(working(tmp_path, packages=INSTALLED), key_fingerprint="")
     assert (result.problems, result.transaction) == ([], None)

@@ -195,6 +195,13 @@ OTHERS = [
     ("0x1d0f", "0x7565", "0x088000", "neuron", "Trainium3"),
     ("0x1da3", "0x0001", "0x120000", "gaudi", "Goya"),
     ("0x1da3", "0x1000", "0x120000", "gaudi", "Gaudi"),
+    # HL-2000M, also with secured firmware. Without the driver, only the PCI ID tells the generation.
+    ("0x1da3", "0x1001", "0x120000", "gaudi", "Gaudi"),
+    ("0x1da3", "0x1010", "0x120000", "gaudi", "Gaudi"),
+    ("0x1da3", "0x1011", "0x120000", "gaudi", "Gaudi"),
+    ("0x1da3", "0x1021", "0x120000", "gaudi", "Gaudi2"),
+    ("0x1da3", "0x1061", "0x120000", "gaudi", "Gaudi3"),
+    ("0x1da3", "0x1062", "0x120000", "gaudi", "Gaudi3"),
     ("0x1da3", "0x1030", "0x120000", "gaudi", None),
     ("0x1da3", "0x1063", "0x120000", "gaudi", "Gaudi3"),
     ("0x1da3", "0x2000", "0x120000", "gaudi", None),
