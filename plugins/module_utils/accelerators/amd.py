@@ -70,10 +70,13 @@ class _AmdReader:
         self.candidates = candidates
         self.read_ras = read_ras
         self.is_loaded = tree.exists(f"/sys/module/{DRIVER}")
-        version = tree.read(f"/sys/module/{DRIVER}/version").text
-        if not host_text.is_like(host_text.PACKAGE_VERSION, version):
-            version = kernel  # The driver in the kernel has no version of its own.
-        self.driver_version = version if self.is_loaded else None
+        version = tree.read(f"/sys/module/{DRIVER}/version")
+        self.version_refusal = version.refusal
+        self.driver_version = None
+        if self.is_loaded and not version.refusal:
+            # The driver in the kernel has no version of its own.
+            has_own = host_text.is_like(host_text.PACKAGE_VERSION, version.text)
+            self.driver_version = version.text if has_own else kernel
         self.cards, render_nodes = self._drm()
         self.kfd = amd_topology.read(tree, candidates, render_nodes)
         self.undecided: list[str] = []
@@ -175,6 +178,8 @@ class _AmdReader:
         attributes = sysfs.SysfsAttributes(self.tree, f"{_PCI}/{address}")
         function = self.candidates.get(address)
         lost = self._reason_lost(address, function)
+        if self.version_refusal:
+            attributes.refuse("driver_version", f"version of module {DRIVER}: {self.version_refusal}")
         mode = None if lost else amd_values.compute_mode(attributes)
         numbers = _partition_numbers(group, mode)
         common = self._values(attributes, function or {}, group[0], lost, is_whole=numbers is None)
@@ -202,8 +207,10 @@ class _AmdReader:
                 "health": health,
                 "unread": unread,
             }
+            if node.links_refusal:
+                unread["links"] = node.links_refusal
             if number is not None:
-                own["memory_total_mib"] = self._partition_memory(node)
+                own["memory_total_mib"] = self._partition_memory(node, unread)
             made.append(schema.device(schema.AMD, **own))
         return made
 
@@ -274,11 +281,15 @@ class _AmdReader:
             unread["nodes"] = f"{', '.join(missing)} does not exist here"
         return nodes
 
-    def _partition_memory(self, node: amd_topology.AcceleratorKfdNode) -> int | None:
+    def _partition_memory(self, node: amd_topology.AcceleratorKfdNode, unread: dict[str, str]) -> int | None:
         """Return the memory of a partition, which KFD computes from the GPU's memory and its partitions."""
-        path = f"{amd_topology.DIRECTORY}/{node.name}/mem_banks/0/properties"
-        size = sysfs.properties(self.tree.read(path).text or "").get("size_in_bytes")
-        return size // _MIB if size else None
+        name = "mem_banks/0/properties"
+        reading = self.tree.read(f"{amd_topology.DIRECTORY}/{node.name}/{name}")
+        size = sysfs.properties(reading.text or "").get("size_in_bytes")
+        if size:
+            return size // _MIB
+        unread["memory_total_mib"] = f"{name}: {reading.refusal or 'no size_in_bytes'}"
+        return None
 
 
 def _partition_numbers(group: list[amd_topology.AcceleratorKfdNode], mode: str | None) -> list[int] | None:

@@ -18,7 +18,10 @@ _NO_UNIQUE_ID = 0
 
 
 class AcceleratorKfdNode(NamedTuple):
-    """One KFD node with a GPU. `number` is its partition number, or None if the node does not tell one."""
+    """One KFD node with a GPU. `number` is its partition number, or None if the node does not tell one.
+
+    `links_refusal`: why its links cannot be read.
+    """
 
     name: str
     address: str
@@ -29,6 +32,7 @@ class AcceleratorKfdNode(NamedTuple):
     chiplets: int | None
     hive: str | None
     peers: tuple[str, ...] | None
+    links_refusal: str | None
     has_cpu: bool
 
 
@@ -79,6 +83,7 @@ def _node(tree, name: str, found: dict[str, int], functions: dict[str, dict], re
     render_minor = found.get("drm_render_minor") or None
     unique_id = found.get("unique_id", _NO_UNIQUE_ID)
     hive = found.get("hive_id", 0)
+    peers, refusal = _peers(tree, f"{DIRECTORY}/{name}/io_links")
     return AcceleratorKfdNode(
         name=name,
         # The DRM node is exact. A location ID of an old kernel has no domain.
@@ -89,20 +94,22 @@ def _node(tree, name: str, found: dict[str, int], functions: dict[str, dict], re
         gfx_target=target_name(found.get("gfx_target_version", 0)),
         chiplets=found.get("num_xcc") or None,
         hive=f"{hive:016x}" if 0 < hive < 1 << 64 else None,
-        peers=_peers(tree, f"{DIRECTORY}/{name}/io_links"),
+        peers=peers,
+        links_refusal=refusal,
         has_cpu=found.get("cpu_cores_count", 0) > 0,
     )
 
 
-def _peers(tree: sysfs.SysfsTree, directory: str) -> tuple[str, ...] | None:
-    """Return the names of the nodes with an XGMI link, or None if a link cannot be read."""
+def _peers(tree: sysfs.SysfsTree, directory: str) -> tuple[tuple[str, ...] | None, str | None]:
+    """Return the names of the nodes with an XGMI link. If a link cannot be read: None, and the reason."""
     if not tree.exists(directory):
-        return None
+        return None, None
     peers = []
     for name in tree.names(directory, r"[0-9]{1,6}"):
-        found = sysfs.properties(tree.read(f"{directory}/{name}/properties").text or "")
+        reading = tree.read(f"{directory}/{name}/properties")
+        found = sysfs.properties(reading.text or "")
         if "type" not in found or "node_to" not in found:
-            return None
+            return None, f"io_links/{name}: {reading.refusal or 'no type and node_to in its properties'}"
         if found["type"] == _XGMI:
             peers.append(str(found["node_to"]))
-    return tuple(peers)
+    return tuple(peers), None

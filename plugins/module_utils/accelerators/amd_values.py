@@ -41,7 +41,7 @@ def is_integrated(attributes: sysfs.SysfsAttributes) -> bool:
 
     Source: hwmon_attributes_visible in amdgpu_pm.c. Recent kernels except MI300A, which is an accelerator.
     """
-    directory = _sensors(attributes)
+    directory = _sensors(attributes, "kind")
     return directory is not None and attributes.tree.exists(f"{attributes.directory}/{directory}/in1_label")
 
 
@@ -51,18 +51,20 @@ def memory(attributes: sysfs.SysfsAttributes) -> dict[str, int | None]:
     for key, name in (("memory_total_mib", "mem_info_vram_total"), ("memory_used_mib", "mem_info_vram_used")):
         value = attributes.number(key, name, most=_MOST_VRAM)
         values[key] = None if value is None else value // _MIB
-    if not values["memory_total_mib"]:
+    if values["memory_total_mib"] == 0:
+        for key in values:
+            attributes.refuse(key, "mem_info_vram_total: 0")
         values = dict.fromkeys(values)
     return values
 
 
 def temperature(attributes: sysfs.SysfsAttributes) -> int | None:
-    directory = _sensors(attributes)
+    directory = _sensors(attributes, "temperature_c")
     if directory is None:
         return None
     labels = {}
     for name in attributes.tree.names(f"{attributes.directory}/{directory}", r"temp[0-9]{1,2}_label"):
-        label = attributes.tree.read(f"{attributes.directory}/{directory}/{name}").text
+        label = attributes.raw("temperature_c", f"{directory}/{name}")
         labels.setdefault(label, name.replace("_label", "_input"))
     for label in _TEMPERATURES:
         if label in labels:
@@ -73,7 +75,7 @@ def temperature(attributes: sysfs.SysfsAttributes) -> int | None:
 
 
 def power(attributes: sysfs.SysfsAttributes) -> float | None:
-    directory = _sensors(attributes)
+    directory = _sensors(attributes, "power_w")
     for name in _POWERS if directory else ():
         value = attributes.number("power_w", f"{directory}/{name}", most=_MOST_MICROWATTS)
         if value is not None:
@@ -146,9 +148,9 @@ def _bad_pages(attributes: sysfs.SysfsAttributes) -> tuple[bool | None, bool | N
     return "P" in flags, "F" in flags
 
 
-def _sensors(attributes: sysfs.SysfsAttributes) -> str | None:
-    """Return the directory of the GPU's own sensors."""
+def _sensors(attributes: sysfs.SysfsAttributes, key: str) -> str | None:
+    """Return the directory of the GPU's own sensors. `key`: what is null if that cannot be read."""
     for name in attributes.tree.names(f"{attributes.directory}/hwmon", r"hwmon[0-9]{1,6}"):
-        if attributes.tree.read(f"{attributes.directory}/hwmon/{name}/name").text == "amdgpu":
+        if attributes.raw(key, f"hwmon/{name}/name") == "amdgpu":
             return f"hwmon/{name}"
     return None

@@ -41,6 +41,7 @@ MODELS = {
     **dict.fromkeys(("0x75a8", "0x75b8"), "MI350P"),
     **dict.fromkeys(("0x7460", "0x7461"), "V710"),
     **dict.fromkeys(("0x73a1", "0x73ae"), "V620"),
+    "0x7362": "V520/V540",
     **dict.fromkeys(("0x7448", "0x744a", "0x744b"), "W7900"),
     **dict.fromkeys(("0x7449", "0x745e"), "W7800"),
     "0x7551": "AI PRO R9700",

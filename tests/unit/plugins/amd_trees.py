@@ -8,7 +8,7 @@ from __future__ import annotations
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 
 KFD = "sys/class/kfd/kfd/topology/nodes"
-MI300X, MI300A, MI210, RADEON, APU = "0x74a1", "0x74a0", "0x740f", "0x744c", "0x164e"
+MI300X, MI300A, MI210, RADEON, APU, V520 = "0x74a1", "0x74a0", "0x740f", "0x744c", "0x164e", "0x7362"
 TARGETS = {MI300X: 90402, MI300A: 90402, MI210: 90010, RADEON: 110000, APU: 100306}
 CLASSES = {MI300X: "0x120000", MI300A: "0x120000", MI210: "0x038000", RADEON: "0x030000", APU: "0x030000"}
 MIB = 1 << 20

@@ -23,6 +23,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import (
     RADEON,
     RAS,
     SENSORS,
+    V520,
     AmdTree,
 )
 
@@ -405,6 +406,14 @@ def test_without_a_working_driver_pci_shows_the_gpus(host, loaded, module, state
     assert found.vendor["skipped"] == [
         {"pci_address": "0000:06:00.0", "reason": "reserved for virtual machines (kernel driver vfio-pci)"}
     ]
+
+
+def test_the_gpu_of_g4ad_instances_is_known_without_a_driver(host):
+    tree = host(loaded=False, kfd=False)
+    tree.function("0000:00:1e.0", V520, vendor="0x1002", class_id="0x030000")
+    found = read(tree)
+    assert (only(found)["model"], found.vendor["state"]) == ("V520/V540", "no_driver")
+    assert "V520/V540 0000:00:1e.0" in found.vendor["reason"]
 
 
 def test_an_unknown_card_without_driver_is_undecided(host):
