@@ -3,14 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """NVIDIA's devices in the neutral schema: MIG devices, GPUs that only PCI shows, nodes, links.
 
-neutral_facts.py compares the values with those of nvidia_gpu_facts for every host of test_gather.py.
+neutral_facts.py compares the values with those of nvidia_gpu_facts for every host of test_gather.py, and here for every
+simulated host of the scenarios and of the demo, and for every model of the simulator.
 """
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import nvidia, sysfs
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
@@ -18,8 +21,30 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import gpu_hosts, neutral_facts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import Simulated
+from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import describe
 
 VERSION = "580.95.05"
+ROOT = Path(__file__).resolve().parents[5]
+
+
+def hardware_of_inventories() -> dict[str, dict]:
+    """Return the hardware of every simulated host with NVIDIA's GPUs, by the names of its file and of the host."""
+    found = {}
+
+    def search(node, file: str, name: str) -> None:
+        if isinstance(node, dict):
+            hardware = node.get("sandbox_hardware")
+            if isinstance(hardware, dict) and hardware.get("gpus"):
+                found[f"{file}:{name}"] = hardware
+            for key, value in node.items():
+                search(value, file, str(key))
+
+    for path in (ROOT / "tests/sandbox/inventory.yml", *sorted(ROOT.glob("molecule/*/inventory/*.yml"))):
+        search(yaml.safe_load(path.read_text(encoding="utf-8")), str(path.relative_to(ROOT)), "all")
+    return found
+
+
+HOSTS = hardware_of_inventories()
 
 
 @pytest.fixture
@@ -63,6 +88,24 @@ def test_the_subsets_give_a_value_for_every_key(host):
     assert first["links"]["fabric"] == second["links"]["fabric"]
     assert (first["stable_id_kind"], state["state"], state["devices"]) == ("uuid", "ready", 2)
     json.dumps(first)
+
+
+def test_the_hosts_of_the_scenarios_are_found():
+    assert {"tests/sandbox/inventory.yml:sim-a100", "molecule/amd/inventory/hosts.yml:amd-nvidia"} <= set(HOSTS)
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_every_simulated_host_has_equal_facts(host, name):
+    tree, facts = host(HOSTS[name])
+    assert facts["nvidia_gpus"] or facts["nvidia_gpu_state"] != "ready"
+    assert neutral_facts.differences(facts, tree.root) == []
+
+
+@pytest.mark.parametrize("model", describe.models())
+def test_every_model_has_equal_facts(host, model):
+    tree, facts = host({"gpus": [{"model": model, "count": 2}]})
+    assert (facts["nvidia_gpu_state"], len(facts["nvidia_gpus"])) == ("ready", 2)
+    assert neutral_facts.differences(facts, tree.root) == []
 
 
 def test_direct_links_name_the_other_gpu(host):
