@@ -149,8 +149,8 @@ host:
           M(gpufleet.hosts.nvidia_gpu_facts).
         - C(driver) has the version of the C(loaded) driver, which is that of the kernel if the module has no version.
         - C(record) is what the kernel shows of the devices, for the roles. It has the contents of files (C(texts)), the
-          error numbers of unreadable files (C(refused)), existing paths (C(names)), the device C(nodes), the files of
-          modprobe that blacklist the kernel module (C(blacklisted_by)), failures in the kernel log (C(log)) and the
+          error numbers of unreadable files (C(refused)), existing paths (C(names)), the device C(nodes), the files
+          that keep the kernel module from being loaded (C(blacklisted_by)), failures in the kernel log (C(log)) and the
           members of the C(groups) of device nodes. M(gpufleet.hosts.accelerator_facts) returns the same values in a
           documented form. It is null for a vendor without a role.
         - C(module) has the C(name) of the kernel module, whether it is C(loaded), its C(version), and the C(kernels) of

@@ -123,7 +123,7 @@ def read(root: str, functions: Iterable[dict], run: Run) -> dict[str, dict[str, 
         if own:
             found[vendor] = _record(root, files, _addresses(root, vendor, own))
             module = _MODULES[vendor]
-            found[vendor]["blacklisted_by"] = devices.blacklisted_by(root, module)
+            found[vendor]["blacklisted_by"] = [*devices.blacklisted_by(root, module), *_disabled_by(root, module)]
             is_bound = all(one["kernel_driver"] for one in own)
             loaded = os.path.lexists(_in(root, f"/sys/module/{module}"))
             found[vendor]["log"] = kernel_log(module, run) if loaded and not is_bound else []
@@ -184,11 +184,29 @@ def files(root: str, vendors: Iterable[str]) -> list[str]:
 
 
 def kernel_log(module: str, run: Run) -> list[str]:
-    """Return the last messages of the kernel in which a module reports a failure."""
-    _rc, out, _err = run(["dmesg"])
+    """Return the last messages of the kernel in which a module reports a failure.
+
+    The kernel keeps only its newest messages. The journal has those of the whole boot.
+    """
     pattern = re.compile(rf"\b{re.escape(module)}\b.*(?:firmware|fail|error)", re.IGNORECASE)
-    lines = (line.strip() for line in out.splitlines())
-    return [line[:_LONGEST_LINE] for line in lines if pattern.search(line)][-_LOG_LINES:]
+    found: list[str] = []
+    for command in (["dmesg"], ["journalctl", "--dmesg", "--no-pager", "--quiet", "--output=short-monotonic"]):
+        _rc, out, _err = run(command)
+        found = [line.strip()[:_LONGEST_LINE] for line in out.splitlines() if pattern.search(line)]
+        if found:
+            break
+    return found[-_LOG_LINES:]
+
+
+def _disabled_by(root: str, module: str) -> list[str]:
+    """Return what else keeps a module from being loaded: commands of modprobe, and the kernel's command line."""
+    name = module.replace("_", "[-_]")
+    command = re.compile(rf"^\s*install\s+{name}\s+(?:/usr)?/bin/(?:true|false)\b", re.MULTILINE)
+    found = [path for path in devices.modprobe_files(root) if command.search(read_text(root, path) or "")]
+    words = (read_text(root, "/proc/cmdline") or "").split()
+    lists = [word.partition("=")[2] for word in words if re.match(r"(?:modprobe\.|module_)blacklist=", word)]
+    names = {one.replace("-", "_") for text in lists for one in text.split(",")}
+    return [*found, *(["/proc/cmdline"] if module in names else [])]
 
 
 def _record(root: str, files: dict[str, tuple[str, ...]], addresses: list[str]) -> dict[str, Any]:

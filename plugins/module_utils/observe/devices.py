@@ -140,14 +140,18 @@ def foreign_drivers(root: str, functions: list[dict], kernels: list[str]) -> dic
 
 def blacklisted_by(root: str, name: str) -> list[str]:
     """Return the files of modprobe that keep a module from being loaded for its hardware."""
-    line = re.compile(rf"^\s*blacklist\s+{name.replace('_', '[-_]')}\s*$", re.MULTILINE)
-    paths = [
+    # modprobe ignores further words in the line.
+    line = re.compile(rf"^\s*blacklist\s+{name.replace('_', '[-_]')}(?:\s.*)?$", re.MULTILINE)
+    return [path for path in modprobe_files(root) if line.search(read_text(root, path) or "")]
+
+
+def modprobe_files(root: str) -> list[str]:
+    return [
         f"{directory}/{file}"
         for directory in ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d")
         for file in listing(root, directory)
         if file.endswith(".conf")
     ]
-    return [path for path in paths if line.search(read_text(root, path) or "")]
 
 
 def modules_loaded(root: str) -> list[str]:

@@ -19,8 +19,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendo
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
+# Messages of the kernel, of Debian's kernels, and of amdgpu (amdgpu_device.c, amdgpu_vcn.c, amdgpu_discovery.c).
 _FIRMWARE = re.compile(
-    r"[Dd]irect firmware load for (\S+) failed|[Ff]ailed to (?:load|fetch) firmware[ :\"]+([\w./-]+)"
+    r"direct firmware load for (\S+) failed"
+    r"|firmware: failed to load (\S+)"
+    r"|(?:failed to|can't) (?:load|fetch|get|request) (?:\w+ )?firmware[ :\"]+([\w./-]+)",
+    re.IGNORECASE,
 )
 # Sources: packages.debian.org of bookworm and trixie. Other distributions split linux-firmware differently per release.
 _FIRMWARE_PACKAGES = {"amdgpu": {"debian": "firmware-amd-graphics (component non-free-firmware)"}}
@@ -79,7 +83,8 @@ def plan(
 def missing_firmware(log: Sequence[str]) -> list[str]:
     """Return the firmware files that the kernel did not find, from its log."""
     found = (match for line in log for match in _FIRMWARE.finditer(line))
-    return list(dict.fromkeys((match[1] or match[2]).strip('":') for match in found))
+    names = ((match[1] or match[2] or match[3]).strip('":') for match in found)
+    return list(dict.fromkeys(name for name in names if re.search(r"[./]", name)))
 
 
 def _driver(host: Host, vendor: VendorDriver, request: AmdDriverRequest, result: VendorPlan) -> None:

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd, recorded, sysfs
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import accelerator_records
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import plan as vendor_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import refresh, specification_check, vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import request as vendor_request
@@ -206,6 +207,56 @@ def test_missing_firmware_is_named_from_the_kernel_log(tmp_path):
     )
     rpm = amd_hosts.observed(tree.root, log=log, os={"family": "redhat", "key": "el-9"})
     assert "that contains it, and reload" in planned(rpm).problems[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "files"),
+    [
+        ("amdgpu 0000:05:00.0: firmware: failed to load amdgpu/navi14_sos.bin (-2)", ["amdgpu/navi14_sos.bin"]),
+        ('amdgpu 0000:05:00.0: amdgpu_vcn: Can\'t load firmware "amdgpu/navi10_vcn.bin"', ["amdgpu/navi10_vcn.bin"]),
+        (
+            'amdgpu 0000:05:00.0: Failed to get gpu_info firmware "amdgpu/arcturus_gpu_info.bin"',
+            ["amdgpu/arcturus_gpu_info.bin"],
+        ),
+        ('gfx9: Failed to load firmware "amdgpu/vega20_pfp.bin"', ["amdgpu/vega20_pfp.bin"]),
+        ("amdgpu 0000:05:00.0: firmware: direct-loading firmware amdgpu/navi14_sos.bin", []),
+        ("amdgpu 0000:05:00.0: Fatal error during GPU init", []),
+        ("amdgpu 0000:05:00.0: failed to load firmware for the display", []),
+    ],
+)
+def test_the_messages_about_missing_firmware_are_known(line, files):
+    assert vendor_plan.missing_firmware([line, line]) == files
+
+
+def test_the_journal_has_messages_that_the_kernel_dropped():
+    line = "[    9.2] amdgpu 0000:05:00.0: Direct firmware load for amdgpu/gc_9_4_3_mec.bin failed with error -2"
+    answers = {"dmesg": (0, "[99.1] other\n", ""), "journalctl": (0, f"{line}\n", "")}
+    assert accelerator_records.kernel_log("amdgpu", lambda argv: answers[argv[0]]) == [line]
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "is_left_alone"),
+    [
+        ("etc/modprobe.d/azure.conf", "blacklist amdgpu # loaded by rocmstartup\n", True),
+        ("usr/lib/modprobe.d/azure.conf", "install amdgpu /bin/false\n", True),
+        ("proc/cmdline", "BOOT_IMAGE=/vmlinuz modprobe.blacklist=nouveau,amdgpu quiet\n", True),
+        ("proc/cmdline", "BOOT_IMAGE=/vmlinuz module_blacklist=amdgpu\n", True),
+        ("proc/cmdline", "BOOT_IMAGE=/vmlinuz modprobe.blacklist=nouveau amdgpu.dc=0\n", False),
+        (
+            "etc/modprobe.d/other.conf",
+            "blacklist amdgpu_other\n# blacklist amdgpu\ninstall amdgpu /sbin/special\n",
+            False,
+        ),
+    ],
+)
+def test_a_driver_that_the_image_keeps_from_loading_is_left_alone(tmp_path, path, content, is_left_alone):
+    tree = AmdTree(tmp_path / "root", loaded=False, kfd=False)
+    tree.module("6.1", kernel="6.1.0-49-amd64", name="amdgpu")
+    tree.function("0000:05:00.0", MI300X, vendor="0x1002", class_id="0x120000")
+    tree.file(path, content)
+    result = planned(amd_hosts.observed(tree.root))
+    assert (result.load, result.problems) == (None if is_left_alone else "amdgpu", [])
+    assert (f"/{path} blacklists it" in result.reason) is is_left_alone
 
 
 def test_a_host_without_gpus_of_amd_needs_nothing(tmp_path):
