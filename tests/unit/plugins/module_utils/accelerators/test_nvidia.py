@@ -91,7 +91,7 @@ def test_the_subsets_give_a_value_for_every_key(host):
 
 
 def test_the_hosts_of_the_scenarios_are_found():
-    assert {"tests/sandbox/inventory.yml:sim-a100", "molecule/amd/inventory/hosts.yml:amd-nvidia"} <= set(HOSTS)
+    assert {"tests/sandbox/inventory.yml:sim-a100", "molecule/slurm/inventory/hosts.yml:slurm-b"} <= set(HOSTS)
 
 
 @pytest.mark.parametrize("name", HOSTS)
