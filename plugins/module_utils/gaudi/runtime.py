@@ -24,8 +24,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     config_file,
     cri_plan,
-    cri_runtime,
     docker_runtime,
+    vendor_runtimes,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
@@ -33,18 +33,8 @@ if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 ROLE = "gaudi_driver"
-PACKAGE = "habanalabs-container-runtime"
-RUNTIME = docker_runtime.DockerRuntime(ROLE, "habana", "/usr/bin/habana-container-runtime")
-# cmd/habana-container-runtime/main.go (5e3298a): it calls the first runc in its PATH.
-CRI_RUNTIME = cri_runtime.CriRuntime(
-    ROLE,
-    "The vendor's container runtime of Gaudi",
-    RUNTIME.name,
-    RUNTIME.path,
-    owned.GAUDI_CONTAINERD_DROP_IN,
-    owned.GAUDI_CRIO_DROP_IN,
-    uses_path=True,
-)
+PACKAGE, CRI_RUNTIME = vendor_runtimes.HABANA_PACKAGE, vendor_runtimes.HABANA
+RUNTIME = docker_runtime.DockerRuntime(ROLE, CRI_RUNTIME.name, CRI_RUNTIME.path)
 # Intel advisory INTEL-SA-01489.
 FLOOR, CVE = (1, 24, 0), "CVE-2026-32677"
 # The runtime compares only the last digit of a node's number.

@@ -26,6 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     registered_runtimes,
     toml_text,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import default_runtime as default_runtime_of_roles
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import NVIDIA, ROOT_FILE, CriRuntime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
@@ -77,6 +78,18 @@ class CriPlan:
     disruptions: list[Disruption] = dataclasses.field(default_factory=list)
 
 
+@dataclasses.dataclass(frozen=True)
+class _CriPolicy:
+    """What the user allows and asks for. `asked` and `by_node`: see `default_runtime.decide`."""
+
+    restart: str
+    asked: bool
+    by_node: bool | None
+
+    def of(self, former: str | None, runtime: CriRuntime) -> tuple[bool, bool]:
+        return default_runtime_of_roles.decide(former, runtime.name, asked=self.asked, by_node=self.by_node)
+
+
 def plan(
     host: Host,
     engines: t.Mapping[str, str | None],
@@ -84,12 +97,15 @@ def plan(
     *,
     default_runtime: bool,
     restart_policy: str,
+    by_node: bool | None = None,
 ) -> CriPlan:
     """Return the registration. `engines`: the versions of the engines that are installed or will be.
 
-    Docker's containerd does not need the runtime. Its CRI is only for Kubernetes.
+    `by_node`: see `default_runtime.decide`. Docker's containerd does not need the runtime. Its CRI is only for
+    Kubernetes.
     """
     result = CriPlan()
+    policy = _CriPolicy(restart_policy, default_runtime, by_node)
     used = [name for name in ("containerd", "crio") if name in engines]
     if "docker" in engines and not coexistence.kubernetes(host):
         used = [name for name in used if name != "containerd"]
@@ -101,9 +117,9 @@ def plan(
             result.later = True
             result.changes.append(f"register runtime {runtime.name} in {name} after it is installed")
         elif name == "containerd":
-            _containerd(result, host, version, runtime, default_runtime=default_runtime, restart_policy=restart_policy)
+            _containerd(result, host, version, runtime, policy)
         else:
-            _crio(result, host, version, runtime, default_runtime=default_runtime, restart_policy=restart_policy)
+            _crio(result, host, version, runtime, policy)
     leftovers = cri_runtime.LEFTOVERS if runtime == NVIDIA else ()
     result.reasons += [
         f"{path} is a drop-in of nvidia-ctk that no engine reads. Remove it."
@@ -151,21 +167,21 @@ def _programs(host: Host, runtime: CriRuntime) -> t.Collection[str] | None:
     return registered_runtimes.programs(host) if runtime == NVIDIA else None
 
 
-def _containerd(
-    result: CriPlan, host: Host, version: str, runtime: CriRuntime, *, default_runtime: bool, restart_policy: str
-) -> None:
+def _containerd(result: CriPlan, host: Host, version: str, runtime: CriRuntime, policy: _CriPolicy) -> None:
     seen, texts = host["cri_files"], host["cri_files"]["containerd"]
     root = texts.get(ROOT_FILE)
+    is_default, is_marked = policy.of(_file(host, runtime.containerd_drop_in, None).former, runtime)
     imported = {path: text for path, text in texts.items() if path != ROOT_FILE}
     found = cri_runtime.containerd(
         version,
         root,
         imported,
         runtime=runtime,
-        default_runtime=default_runtime,
+        default_runtime=is_default,
         existing=_existing(host),
         programs=_programs(host, runtime),
     )
+    found.drop_in = default_runtime_of_roles.marked(found.drop_in) if is_marked else found.drop_in
     result.problems += found.problems
     result.reasons += [text.rstrip(".") for text in found.reasons]
     if found.problems:
@@ -188,17 +204,15 @@ def _containerd(
         result.problems.append(f"{ROOT_FILE} cannot be changed: {error}. Nothing was changed.")
         return
     change = _change(host, CONTAINERD, [*files, *roots] if found.drop_in else [*roots, *files], "restarted")
-    _add(result, "containerd", runtime, change, restart_policy)
+    _add(result, "containerd", runtime, change, policy.restart)
 
 
-def _crio(
-    result: CriPlan, host: Host, version: str, runtime: CriRuntime, *, default_runtime: bool, restart_policy: str
-) -> None:
+def _crio(result: CriPlan, host: Host, version: str, runtime: CriRuntime, policy: _CriPolicy) -> None:
+    is_default, is_marked = policy.of(_file(host, runtime.crio_drop_in, None).former, runtime)
     try:
         texts, programs = _crio_texts(host, runtime), _programs(host, runtime)
-        drop_in, _oci_runtime = cri_runtime.crio(
-            texts, runtime=runtime, default_runtime=default_runtime, programs=programs
-        )
+        drop_in, _oci_runtime = cri_runtime.crio(texts, runtime=runtime, default_runtime=is_default, programs=programs)
+        drop_in = default_runtime_of_roles.marked(drop_in) if is_marked else drop_in
         known = cri_runtime.crio_program(texts, runtime)
     except TomlError as error:
         result.problems.append(str(error))
@@ -216,7 +230,7 @@ def _crio(
     change = _change(
         host, CRIO, [_file(host, runtime.crio_drop_in, drop_in)], "reloaded" if is_reloadable else "restarted"
     )
-    _add(result, "CRI-O", runtime, change, restart_policy)
+    _add(result, "CRI-O", runtime, change, policy.restart)
 
 
 def _crio_texts(host: Host, runtime: CriRuntime) -> dict[str, str]:

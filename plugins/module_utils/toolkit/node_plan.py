@@ -17,19 +17,20 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.placemen
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.request import NODE_ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan, node_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import PATH
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.vendor_runtimes import HABANA, NVIDIA
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
     from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.request import KubernetesNodeRequest
 
-_OTHER_VENDORS = ("amd", "neuron", "gaudi")
+_WITHOUT_RUNTIME = ("amd", "neuron")
 
 
 @dataclasses.dataclass
 class KubernetesNodePlan:
     """What the role does on a node, and why. `generated`: the configuration of the node's own containerd.
 
-    `checks`: runtime nvidia must be registered after the role. `directories`: those to remove if they are empty.
+    `checks`: the runtimes that must be registered after the role. `directories`: those to remove if they are empty.
     """
 
     distribution: str | None = None
@@ -37,7 +38,7 @@ class KubernetesNodePlan:
     socket: str | None = None
     generated: str | None = None
     engines: list[cri_plan.CriChange] = dataclasses.field(default_factory=list)
-    checks: bool = False
+    checks: list[str] = dataclasses.field(default_factory=list)
     directories: list[str] = dataclasses.field(default_factory=list)
     changes: list[str] = dataclasses.field(default_factory=list)
     disruptions: list[str] = dataclasses.field(default_factory=list)
@@ -57,10 +58,10 @@ def plan(host: Host, request: KubernetesNodeRequest, vendors: t.Collection[str])
         return KubernetesNodePlan(reason="the host is no node of Kubernetes")
     result = KubernetesNodePlan(node.distribution, node.unit, node.socket, paths.GENERATED.get(node.distribution))
     reasons = [f"{node.title}: {', '.join(node.evidence)}"]
-    reasons += [placement(node, vendor).reason for vendor in _OTHER_VENDORS if vendor in vendors]
+    reasons += [placement(node, vendor).reason for vendor in _WITHOUT_RUNTIME if vendor in vendors]
+    known = host["engines"]
+    engines = {name: known[name]["version"] for name in ("containerd", "crio") if known[name]["package"]}
     if "nvidia" in vendors:
-        known = host["engines"]
-        engines = {name: known[name]["version"] for name in ("containerd", "crio") if known[name]["package"]}
         found = node_runtime.plan(
             host,
             node,
@@ -71,7 +72,17 @@ def plan(host: Host, request: KubernetesNodeRequest, vendors: t.Collection[str])
         )
         _take(result, found, reasons)
         # Without a change, somebody else registers the runtime, or nobody can yet.
-        result.checks = bool(found.engines) and node.is_running
+        result.checks += [NVIDIA.name] if found.engines and node.is_running else []
+    if "gaudi" in vendors:
+        found = node_runtime.habana(
+            host,
+            node,
+            engines,
+            default_runtime=request.default_runtime and "nvidia" not in vendors,
+            restart_policy=request.restart_policy,
+        )
+        _take(result, found, reasons)
+        result.checks += [HABANA.name] if found.engines and node.is_running else []
     result.reason = "; ".join(reasons)
     return _checked(host, result)
 
@@ -83,7 +94,8 @@ def _removal(
     reasons: list[str] = []
     policy = "never" if request.restart_policy == "never" else "when_safe"
     _take(result, node_runtime.removal(host, node, request.restart_policy), reasons)
-    _take(result, cri_plan.removal(host, policy), reasons)
+    for runtime in (NVIDIA, HABANA):
+        _take(result, cri_plan.removal(host, policy, runtime), reasons)
     default = f"{NODE_ROLE}_state is absent" if result.changes else "the role has registered nothing"
     result.reason = "; ".join(reasons) or default
     return _checked(host, result)

@@ -40,6 +40,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import NAME, PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.vendor_runtimes import HABANA, HABANA_PACKAGE
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -78,7 +79,7 @@ def plan(
         return cri_plan.CriPlan(reasons=[place.reason])
     if place.kind == ENGINE:
         policy = "never" if restart_policy == "never" else "when_safe"
-        result = cri_plan.plan(host, engines, default_runtime=default_runtime, restart_policy=policy)
+        result = cri_plan.plan(host, engines, default_runtime=False, restart_policy=policy, by_node=default_runtime)
         is_ready = not result.engines
     else:
         result, is_ready = cri_plan.CriPlan(), False
@@ -96,6 +97,22 @@ def plan(
             ]
         )
     return result
+
+
+def habana(
+    host: Host,
+    node: KubernetesNode,
+    engines: t.Mapping[str, str | None],
+    *,
+    default_runtime: bool,
+    restart_policy: str,
+) -> cri_plan.CriPlan:
+    """Return the registration of Gaudi's runtime. Role gaudi_driver installs it, and registers it in the same file."""
+    place = placement(node, "gaudi")
+    if place.kind == NONE or HABANA_PACKAGE not in host["installed_packages"]:
+        return cri_plan.CriPlan(reasons=[place.reason])
+    policy = "never" if restart_policy == "never" else "when_safe"
+    return cri_plan.plan(host, engines, HABANA, default_runtime=False, restart_policy=policy, by_node=default_runtime)
 
 
 def _registered(host: Host, node: KubernetesNode, *, has_runtime: bool) -> str | None:
@@ -168,7 +185,7 @@ def removal(host: Host, node: KubernetesNode | None, restart_policy: str) -> cri
 def emptied(changes: t.Iterable[cri_plan.CriChange]) -> list[str]:
     """Return the directories that a removal can leave empty. That of k0s is not one: k0s creates and watches it."""
     removed = [file.path for change in changes for file in change.files if file.content is None]
-    found = [posixpath.dirname(path) for path in removed if path == owned.CONTAINERD_DROP_IN]
+    found = [posixpath.dirname(path) for path in removed if path in owned.CONTAINERD_DROP_INS]
     for path in removed:
         if path in paths.SETTINGS.values():
             # Agents without settings have none of these directories.

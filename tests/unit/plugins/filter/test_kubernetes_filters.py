@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.filter import kubernetes_internal as filters
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import kubernetes_samples as samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.kubernetes.test_charts import DATA
 
@@ -82,12 +85,71 @@ def test_node_without_gpus_of_nvidia_needs_no_runtime(tmp_path: Path) -> None:
     assert "need runtime habana" in done["reason"]
 
 
+def engine(seen: dict, name: str = "containerd", version: str = "1.7.24") -> dict:
+    seen["engines"][name] = {"package": name, "version": version}
+    return seen
+
+
+def test_node_with_gaudi_gets_the_runtime_that_role_gaudi_driver_has_installed(tmp_path: Path) -> None:
+    seen = engine(host(tmp_path, "kubeadm", "gaudi", toolkit=False))
+    assert filters.node_plan(seen, REQUEST)["changes"] == []
+    assert "gaudi_driver_container_runtime" in filters.node_plan(seen, REQUEST)["reason"]
+    seen["installed_packages"]["habanalabs-container-runtime"] = ["1.24.0-1"]
+    done = filters.node_plan(seen, REQUEST)
+    assert done["changes"][0] == "write /etc/containerd/conf.d/99-gpufleet-gaudi.toml"
+    assert (done["changes"][-1], done["checks"], done["problems"]) == ("restart containerd.service", ["habana"], [])
+
+
+def carried_out(seen: dict, engines: list) -> None:
+    """Write the files, as containerd then reads them."""
+    for change in engines:
+        for file in change["files"]:
+            if file["content"] is None:
+                seen["cri_files"]["containerd"].pop(file["path"], None)
+            elif file["path"].startswith("/etc/containerd"):
+                seen["cri_files"]["containerd"][file["path"]] = file["content"]
+            else:
+                seen["files"][file["path"]] = {"exists": True, "content": file["content"]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "by_node", "is_default"),
+    [(False, False, False), (False, True, True), (True, False, True), (True, True, True)],
+)
+def test_neither_role_undoes_the_default_runtime_of_the_other_one(
+    asked: bool, by_node: bool, is_default: bool, tmp_path: Path
+) -> None:
+    seen = engine(host(tmp_path, "kubeadm", "nvidia"))
+
+    def run(asked: bool, by_node: bool) -> int:
+        """Apply both roles, and return the number of changes."""
+        toolkit = cri_plan.plan(seen, {"containerd": "1.7.24"}, default_runtime=asked, restart_policy="when_safe")
+        carried_out(seen, [dataclasses.asdict(one) for one in toolkit.engines])
+        node = filters.node_plan(seen, {**REQUEST, "default_runtime": by_node})
+        assert node["problems"] == []
+        carried_out(seen, node["engines"])
+        return len(toolkit.changes) + len(node["changes"])
+
+    for other in (not by_node, by_node):
+        run(asked, other)
+        assert run(asked, other) == 0
+    text = seen["cri_files"]["containerd"][owned.CONTAINERD_DROP_IN]
+    assert ('default_runtime_name = "nvidia"' in text) == is_default
+    run(False, False)
+    run(False, False)
+    assert "default_runtime_name" not in seen["cri_files"]["containerd"][owned.CONTAINERD_DROP_IN]
+
+
 def test_node_of_k3s_is_restarted_and_checked_afterwards(tmp_path: Path) -> None:
     done = filters.node_plan(host(tmp_path, "k3s agent", "nvidia"), REQUEST)
-    assert (done["changes"], done["checks"], done["unit"]) == (["restart k3s-agent.service"], True, "k3s-agent.service")
+    assert (done["changes"], done["checks"], done["unit"]) == (
+        ["restart k3s-agent.service"],
+        ["nvidia"],
+        "k3s-agent.service",
+    )
     assert done["disruptions"][0].startswith("restart of k3s-agent.service: required")
     never = filters.node_plan(host(tmp_path, "k3s agent", "nvidia"), {**REQUEST, "restart_policy": "never"})
-    assert (never["engines"], never["checks"]) == ([], False)
+    assert (never["engines"], never["checks"]) == ([], [])
 
 
 @pytest.mark.parametrize(
