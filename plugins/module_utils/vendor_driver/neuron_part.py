@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
@@ -21,9 +22,17 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     """Return the plan of the part, which is empty on hosts without AWS Neuron chips."""
     request = neuron_request.read(context.values.get(ROLE, {}))
     data = context.platforms.get(ROLE) or {}
-    result = neuron_plan.plan(context.host, request, data, context.versions, context.accelerator_program)
+    engine = plan_of(parts, "container_engine")
+    result = neuron_plan.plan(
+        context.host,
+        request,
+        data,
+        context.versions,
+        context.accelerator_program,
+        has_docker=_has_docker(context.host) or engine.get("engine") == "docker",
+    )
     # An engine that this run installs exists only afterwards.
-    is_new_engine = bool(plan_of(parts, "container_engine").get("packages")) and request.oci_hook
+    is_new_engine = bool(engine.get("packages")) and request.oci_hook
     return outcome.part(
         ROLE,
         result,
@@ -31,6 +40,11 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         download_timeout=request.download_timeout,
         waits_for_engine=is_new_engine,
     )
+
+
+def _has_docker(host: Mapping[str, Any]) -> bool:
+    service = host["services"].get("docker.service") or {}
+    return bool(host["engines"]["docker"]["package"]) or service.get("load_state") == "loaded"
 
 
 PART = Declaration(

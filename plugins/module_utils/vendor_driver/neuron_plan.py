@@ -87,10 +87,13 @@ def plan(
     data: Mapping[str, Any],
     versions: Mapping[str, list[str]] | None,
     digest: Callable[[dict[str, Any]], str],
+    *,
+    has_docker: bool = True,
 ) -> NeuronPlan:
     """Return what the role does on this host. `versions`: the available versions, None before the query.
 
-    `data`: the platforms and the releases of the role. `digest`: see `refresh.plan`.
+    `data`: the platforms and the releases of the role. `digest`: see `refresh.plan`. `has_docker`: whether Docker is
+    installed, or will be.
     """
     result = NeuronPlan()
     if request.state == "absent":
@@ -109,6 +112,11 @@ def plan(
     if _manages(case, result):
         _packages(case, result)
     _hook(case, result)
+    if request.oci_hook and not has_docker:
+        result.problems.append(
+            f"{ROLE}_oci_hook is true, but the hook is a runtime of Docker, which is not installed. Install Docker "
+            "with role container_engine, or set the variable to false: containers need only the device nodes."
+        )
     if not result.problems:
         _prepare_holds(case, result)
         _modules_file(case, result)

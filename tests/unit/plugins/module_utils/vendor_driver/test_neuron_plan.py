@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
@@ -498,7 +498,7 @@ def test_amazon_linux_has_no_hook(tmp_path):
 # --- playbooks site and verify ----------------------------------------------------------------------------------------
 
 
-def part(host, versions=None, **values):
+def part(host, versions=None, parts=None, **values):
     context = Context(
         host=host,
         values={"neuron_driver": values},
@@ -506,7 +506,7 @@ def part(host, versions=None, **values):
         versions=versions,
         accelerator_program=lambda options: f"digest {options}",
     )
-    return neuron_part.plan(context, {})
+    return neuron_part.plan(context, parts or {})
 
 
 def test_the_part_asks_and_then_acts(tmp_path):
@@ -520,6 +520,28 @@ def test_the_part_asks_and_then_acts(tmp_path):
 def test_the_part_removes_first(tmp_path):
     found = part(record(working(tmp_path, packages=CURRENT)), state="absent")
     assert (found.removes, found.removal["record"], found.removal["remove"]) == (True, "neuron_driver", [DKMS, TOOLS])
+
+
+@pytest.mark.parametrize(
+    ("package", "service", "engine", "problems"),
+    [
+        (None, None, None, 1),
+        (None, None, "podman", 1),
+        (None, None, "docker", 0),
+        ({"name": "docker.io", "version": "26"}, None, None, 0),
+        (None, "loaded", None, 0),
+    ],
+    ids=["no engine", "Podman is installed later", "Docker is installed later", "package", "Docker without a package"],
+)
+def test_the_hook_needs_docker(tmp_path, package, service, engine, problems):
+    host = record(working(tmp_path, packages=CURRENT, held=(DKMS, TOOLS)))
+    host["engines"]["docker"]["package"] = package
+    host["services"]["docker.service"] = {"load_state": service or "not-found", "active_state": "inactive"}
+    parts = {"container_engine": Part(plan={"engine": engine, "packages": {"install": [engine]}})} if engine else {}
+    found = part(host, parts=parts, oci_hook=True).errors
+    assert len(found) == problems
+    assert all("the hook is a runtime of Docker, which is not installed" in text for text in found)
+    assert part(host, parts=parts).errors == []
 
 
 def test_hosts_of_other_vendors_need_no_data(tmp_path):
