@@ -49,7 +49,9 @@ class Done(NamedTuple):
 
 def ansible(program: str, *arguments: str, calls: Path | None = None) -> Done:
     """Run a program of Ansible. Record its module executions and task results in the file `calls`."""
-    environment = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+    # Molecule forces colors, which counts more than ANSIBLE_NOCOLOR.
+    colors = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0"}
+    environment = {**os.environ, **colors, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
     # Python keeps bytecode by default, so Ansible's own modules are not compiled in each run.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     # The recap is parsed.
