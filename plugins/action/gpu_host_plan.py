@@ -42,6 +42,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.site import (
     application,
     package_queries,
     registry,
+    short_result,
     volume_part,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain as site_drain
@@ -70,6 +71,7 @@ _SPEC = {
     "adopt": {"type": "bool", "default": False},
     "image": {"type": "str", "default": ""},
     "cloud_init_timeout": {"type": "int", "default": 0},
+    "short": {"type": "bool", "default": False},
     # None: not given. An empty list: nothing was changed, or held.
     "changes_before": {"type": "list", "elements": "dict"},
     "held_before": {"type": "list", "elements": "str"},
@@ -198,7 +200,8 @@ class ActionModule(ActionBase):
             result["ansible_facts"] = found
         if result["has_secrets"]:
             result["_ansible_no_log"] = True
-        return result
+        result["converged"] = short_result.is_converged(result, found)
+        return short_result.shortened(result) if options["short"] and result["converged"] else result
 
     def _package_manager(self, options: dict[str, Any]) -> dict[str, Any] | str:
         """Return the result of module package_transaction, or the text of its failure."""

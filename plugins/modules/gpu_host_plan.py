@@ -46,6 +46,12 @@ options:
         all hosts before it fails some of them.
     type: bool
     default: false
+  short:
+    description:
+      - Whether a host that needs nothing returns its observation as JSON text in RV(host_text), instead of RV(host) and
+        the plans. Ansible copies each result several times, and a text faster than a dictionary.
+    type: bool
+    default: false
   first_plan:
     description:
       - Set this to V(false) if a part has already changed the host in this run.
@@ -119,8 +125,20 @@ drain:
 host:
   description: The observation, as RV(gpufleet.hosts.gpu_host_info#module:host).
   type: dict
-  returned: success
+  returned: success, unless O(short=true) and RV(converged) is V(true)
   sample: {uid: 0}
+host_text:
+  description: The observation as JSON text.
+  type: str
+  returned: success, if O(short=true) and RV(converged) is V(true)
+  sample: '{"uid": 0}'
+converged:
+  description:
+    - Whether playbook C(site) has nothing to do on the host. No part acts, nothing is drained, and the GPUs are ready
+      if the plan verifies them.
+  type: bool
+  returned: success
+  sample: true
 acting:
   description: The parts that have to act on the host. The list is empty on a converged host.
   type: list

@@ -109,12 +109,12 @@ def test_the_table_has_the_hosts_of_all_batches_and_the_failed_tasks(tmp_path: P
 def test_a_converged_host_has_four_task_results_with_the_table(tmp_path: Path) -> None:
     first, last = yaml.safe_load((ROOT / "playbooks/site.yml").read_text(encoding="utf-8"))
     result = {
-        "host": OBSERVED,
-        "plan": {"verify": {"applies": True}},
+        "host_text": json.dumps(OBSERVED),
+        "converged": True,
         "acting": [],
         "drain": None,
         "has_secrets": False,
-        "reports": {},
+        "reports": {"nvidia_driver_report": {"version": "580.1"}},
     }
     # The plan is registered by one task. Here, two set it and the facts of the GPUs.
     planning = [
@@ -124,8 +124,16 @@ def test_a_converged_host_has_four_task_results_with_the_table(tmp_path: Path) -
     act = {"ansible.builtin.import_tasks": str(ROOT / "playbooks/tasks/act.yml")}
     # The tasks before the plan are no results of a host: Ansible does not count a skipped `meta`.
     first["tasks"] = [*planning, {**first["tasks"][-1], "block": [act]}]
-    status, lines = run_plays(tmp_path, [first, last], "[gpu_hosts]\ngood ansible_connection=local\n", {})
+    report = {"ansible.builtin.debug": {"msg": "nvidia_driver_report: {{ nvidia_driver_report.version }}"}}
+    show = {
+        "hosts": "localhost",
+        "gather_facts": False,
+        "vars": {"nvidia_driver_report": "{{ hostvars.good.nvidia_driver_report }}"},
+    }
+    plays = [first, last, {**show, "tasks": [report]}]
+    status, lines = run_plays(tmp_path, plays, "[gpu_hosts]\ngood ansible_connection=local\n", {})
     results = [line for line in lines if line.startswith(("ok: [good]", "skipping: [good]", "changed: [good]"))]
     assert status == 0, lines
     assert 1 + len(results) - len(planning) == 4, results
     assert "1 host: 1 pass" in lines
+    assert "nvidia_driver_report: 580.1" in "".join(lines)

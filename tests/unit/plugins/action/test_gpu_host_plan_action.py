@@ -312,6 +312,23 @@ def test_check_mode_plans_the_same(host):
     assert checked == real
 
 
+def test_a_converged_host_returns_its_observation_as_text_on_request(host):
+    there = converged()
+    whole, short = host.run(there), host.run(there, short=True)
+    assert (whole["converged"], short["converged"]) == (True, True)
+    assert json.loads(short["host_text"]) == whole["host"]
+    # Playbook site, its filters and the table need the rest.
+    assert {*whole} - {*short} == {"host", "plan"}
+    assert {name: short[name] for name in short if name != "host_text"} == {
+        name: whole[name] for name in short if name in whole
+    }
+
+
+def test_a_host_with_something_to_do_returns_all(host):
+    result = host.run(bare(), short=True)
+    assert (result["converged"], "host_text" in result, result["host"]["uid"]) == (False, False, 0)
+
+
 def test_host_without_gpu_is_only_observed(host):
     assert host.run(bare(gpus=()))["acting"] == [ENGINE]
     assert host.modules == [OBSERVE]

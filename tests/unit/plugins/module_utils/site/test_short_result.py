@@ -1,0 +1,44 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet_results, short_result
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site.test_health import FACTS, HOST
+
+DONE = {"acting": [], "drain": None, "plan": {"verify": {"applies": True}}, "host": {"uid": 0}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "facts", "expected"),
+    [
+        ({}, {"nvidia_gpu_state": "ready"}, True),
+        # The GPUs are verified, and are not ready or were not read.
+        ({}, {"nvidia_gpu_state": "driver_not_loaded"}, False),
+        ({}, {}, False),
+        # A host without GPUs, and a run with other tags.
+        ({"plan": {"verify": {"applies": False}}}, {}, True),
+        ({"plan": {}}, {}, True),
+        ({"acting": ["container_engine"]}, {"nvidia_gpu_state": "ready"}, False),
+        # An earlier run has left a drain.
+        ({"drain": {"begins": False}}, {"nvidia_gpu_state": "ready"}, False),
+    ],
+)
+def test_a_host_is_converged_if_site_has_nothing_to_do(changes, facts, expected):
+    assert short_result.is_converged({**DONE, **changes}, facts) is expected
+
+
+def test_the_observation_survives_as_text():
+    short = short_result.shortened({**DONE, "notes": ["a"]})
+    assert {*short} == {"acting", "drain", "notes", "host_text"}
+    assert short_result.host(short) == short_result.host(DONE) == {"uid": 0}
+
+
+def test_the_table_is_the_same_for_both_results():
+    whole = {**DONE, "host": {**HOST, "identity": {"boot": "b1"}}}
+    plans = (whole, short_result.shortened(whole))
+    results = [fleet_results.of_site({"site_plan": planned, "ansible_facts": FACTS}, works=True) for planned in plans]
+    assert results[0] == results[1]
+    assert results[0].observed == whole["host"]
