@@ -38,14 +38,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import LOCK_TIMEOUT, Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import dnf_excludes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adoption as site_adoption
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain as site_drain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import (
-    application,
     package_queries,
+    plan_result,
     registry,
-    short_result,
     volume_part,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain as site_drain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report as site_report
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import variables as site_variables
@@ -172,16 +171,9 @@ class ActionModule(ActionBase):
         result = {
             "changed": False,
             "host": host,
-            "plan": {name: part.plan for name, part in parts.items()},
-            "acting": [name for name, part in parts.items() if part.acts],
-            "order": registry.order(),
-            "apply": application.apply(parts, check_mode=self._task.check_mode),
-            "removed_first": application.removed_first(parts),
-            "changes": package_queries.changes(parts),
+            **plan_result.of_parts(parts, check_mode=self._task.check_mode),
             "notes": [*notes, *drain_notes],
             "drain": drain,
-            "reports": {f"{name}_report": part.report for name, part in parts.items() if part.report},
-            "has_secrets": any(part.has_secrets for part in parts.values()),
             "warnings": [*names.warnings, *self._notices["warnings"]],
             "deprecations": self._notices["deprecations"],
         }
@@ -200,8 +192,8 @@ class ActionModule(ActionBase):
             result["ansible_facts"] = found
         if result["has_secrets"]:
             result["_ansible_no_log"] = True
-        result["converged"] = short_result.is_converged(result, found)
-        return short_result.shortened(result) if options["short"] and result["converged"] else result
+        result["converged"] = plan_result.is_converged(result, found)
+        return plan_result.shortened(result) if options["short"] and result["converged"] else result
 
     def _package_manager(self, options: dict[str, Any]) -> dict[str, Any] | str:
         """Return the result of module package_transaction, or the text of its failure."""

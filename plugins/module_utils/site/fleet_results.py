@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health, health_settings, short_result
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health, health_settings, plan_result
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.fleet import (
     FAILED,
     NOT_STARTED,
@@ -30,7 +30,7 @@ def of_site(variables: Mapping[str, Any], *, works: bool) -> FleetResult:
         return FleetResult(NOT_STARTED if planned is None and works else UNREACHABLE)
     if planned.get("failed"):
         return FleetResult(FAILED, failed_task=_PLAN_TASK)
-    first = short_result.host(planned)
+    first = plan_result.host(planned)
     # The last observation. A host that failed has that of the last role.
     outcome = variables.get("site_outcome") or {}
     observed = outcome.get("host") or variables.get("gpufleet_host") or first

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The short result of a plan for a host that needs nothing.
+"""What a plan returns to playbook site, and its short form for a host that needs nothing.
 
 Ansible copies each result several times in its main process. It copies a text faster than the same observation as a
 dictionary of thousands of values.
@@ -11,7 +11,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import application, package_queries, registry
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part
+
+
+def of_parts(parts: dict[str, Part], *, check_mode: bool) -> dict[str, Any]:
+    """Return what playbook site needs to know about the parts."""
+    return {
+        "plan": {name: part.plan for name, part in parts.items()},
+        "acting": [name for name, part in parts.items() if part.acts],
+        "order": registry.order(),
+        "apply": application.apply(parts, check_mode=check_mode),
+        "removed_first": application.removed_first(parts),
+        "changes": package_queries.changes(parts),
+        "reports": {f"{name}_report": part.report for name, part in parts.items() if part.report},
+        "has_secrets": any(part.has_secrets for part in parts.values()),
+    }
 
 
 def is_converged(result: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:

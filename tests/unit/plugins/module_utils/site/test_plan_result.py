@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet_results, short_result
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet_results, plan_result
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site.test_health import FACTS, HOST
 
 DONE = {"acting": [], "drain": None, "plan": {"verify": {"applies": True}}, "host": {"uid": 0}}
@@ -27,18 +27,18 @@ DONE = {"acting": [], "drain": None, "plan": {"verify": {"applies": True}}, "hos
     ],
 )
 def test_a_host_is_converged_if_site_has_nothing_to_do(changes, facts, expected):
-    assert short_result.is_converged({**DONE, **changes}, facts) is expected
+    assert plan_result.is_converged({**DONE, **changes}, facts) is expected
 
 
 def test_the_observation_survives_as_text():
-    short = short_result.shortened({**DONE, "notes": ["a"]})
+    short = plan_result.shortened({**DONE, "notes": ["a"]})
     assert {*short} == {"acting", "drain", "notes", "host_text"}
-    assert short_result.host(short) == short_result.host(DONE) == {"uid": 0}
+    assert plan_result.host(short) == plan_result.host(DONE) == {"uid": 0}
 
 
 def test_the_table_is_the_same_for_both_results():
     whole = {**DONE, "host": {**HOST, "identity": {"boot": "b1"}}}
-    plans = (whole, short_result.shortened(whole))
+    plans = (whole, plan_result.shortened(whole))
     results = [fleet_results.of_site({"site_plan": planned, "ansible_facts": FACTS}, works=True) for planned in plans]
     assert results[0] == results[1]
     assert results[0].observed == whole["host"]
