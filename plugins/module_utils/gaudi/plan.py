@@ -69,12 +69,17 @@ class _Case:
         return self.request.driver_package or (self.platform or {}).get("driver_package")
 
     @property
+    def has_own_runtime(self) -> bool:
+        """Return whether the role installed the vendor's runtime, which stays until the role removes all packages."""
+        return gaudi_runtime.PACKAGE in packages_record.to_remove(self.host, owned.GAUDI_RECORD)
+
+    @property
     def unit(self) -> list[str]:
         """The packages that must have the same version, the driver first."""
         return [
             *([self.driver_package] if self.driver_package else []),
             *(self.platform or {}).get("packages", _PACKAGES),
-            *([gaudi_runtime.PACKAGE] if self.request.container_runtime else []),
+            *([gaudi_runtime.PACKAGE] if self.request.container_runtime or self.has_own_runtime else []),
         ]
 
     @property
@@ -111,7 +116,10 @@ def plan(
     result.wanted = True
     result.report = outcome.report(state, devices)
     case = _Case(host, request, platforms.get(host["os"]["key"] or ""), versions, devices, state)
-    if _manages(case, result):
+    manages = _manages(case, result)
+    if request.container_runtime:
+        result.problems += _runtime_problems(case, manages=manages)
+    if manages and not result.problems:
         _packages(case, result)
         if not result.problems and observed_files.content(host, owned.GAUDI_MODULES_LOAD) != _MODULES_FILE:
             result.modules_file = _MODULES_FILE
@@ -260,18 +268,22 @@ def _number(version: str | None) -> tuple[int, ...]:
 # --- the container runtime --------------------------------------------------------------------------------------------
 
 
+def _runtime_problems(case: _Case, *, manages: bool) -> list[str]:
+    """Return why this host can never have the runtime, before anything is queried or changed."""
+    number = gaudi_runtime.too_many(len(case.devices))
+    is_first = any(one["generation"] == _FIRST_GENERATION for one in case.devices)
+    never = gaudi_runtime.request_problem(case.request.version, has_first_generation=is_first) if manages else None
+    return [text for text in (number, never) if text]
+
+
 def _runtime(case: _Case, result: GaudiPlan, engines: Mapping[str, str | None], restart_policy: str) -> None:
     host = case.host
     if not case.request.container_runtime:
-        result.runtime = gaudi_runtime.removal(host, restart_policy=restart_policy)
+        result.runtime = gaudi_runtime.removal(host, restart_policy=restart_policy, keeps_package=case.has_own_runtime)
         result.reasons += gaudi_runtime.foreign_notes(host)
     else:
-        number = gaudi_runtime.too_many(len(case.devices))
         installed = gaudi_runtime.version(host)
         installs = bool(result.transaction and result.transaction.install)
-        if number:
-            result.problems.append(number)
-            return
         if not installs and installed is None:
             result.problems.append(
                 f"{ROLE}_container_runtime is true, but the adopted driver came without {gaudi_runtime.PACKAGE}. "

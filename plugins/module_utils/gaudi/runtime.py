@@ -88,6 +88,20 @@ def refusal(version: str) -> str | None:
     )
 
 
+def request_problem(requested: str, *, has_first_generation: bool) -> str | None:
+    """Return why a requested version can never have the runtime, or None. `requested`: also the start of a version."""
+    parts, floor = _number(requested), ".".join(map(str, FLOOR))
+    if has_first_generation:
+        return (
+            f"{ROLE}_container_runtime is true, but the runtime is safe only from {floor} on ({CVE}), and 1.21 was the "
+            "last release for the first generation of Gaudi in this host. Set "
+            f"{ROLE}_container_runtime to false and use CDI."
+        )
+    if requested and parts < FLOOR[: len(parts)]:
+        return f"{ROLE}_version is {requested}, which {refusal(requested)}."
+    return None
+
+
 def too_many(accelerators: int) -> str | None:
     """Return why the runtime cannot be used on a host with this number of accelerators, or None."""
     if accelerators <= MOST_ACCELERATORS:
@@ -127,8 +141,11 @@ def plan(host: Host, engines: Mapping[str, str | None], *, installs: bool, resta
     return result
 
 
-def removal(host: Host, *, restart_policy: str) -> GaudiRuntime:
-    """Return what removes the registration, and restores the configuration. The hook's override goes last."""
+def removal(host: Host, *, restart_policy: str, keeps_package: bool = False) -> GaudiRuntime:
+    """Return what removes the registration, and restores the configuration. The hook's override goes last.
+
+    `keeps_package`: the role's package stays, so its hook must not run in every container from now on.
+    """
     result = GaudiRuntime()
     try:
         if docker_runtime.is_registered(host, ROLE):
@@ -137,6 +154,11 @@ def removal(host: Host, *, restart_policy: str) -> GaudiRuntime:
     except DaemonConfigError as error:
         result.problems.append(str(error))
     _take(result, cri_plan.removal(host, restart_policy, CRI_RUNTIME))
+    if keeps_package:
+        result.reasons.append(f"{PACKAGE} stays installed, so the override of its hook stays, too")
+        _write(host, result, owned.GAUDI_HOOK, _HOOK_TEXT)
+        _hooks_dir(host, result)
+        return result
     _config(host, result, {})
     _write(host, result, owned.GAUDI_HOOKS_DIR, None)
     _write(host, result, owned.GAUDI_HOOK, None)

@@ -197,6 +197,11 @@ def test_the_first_generation_gets_the_last_release_that_supports_it(tmp_path):
     assert planned(bare(tmp_path, GAUDI), OFFERED).version == LAST_OF_FIRST
 
 
+def test_the_remedy_names_only_versions_that_are_not_refused(tmp_path):
+    (problem,) = planned(bare(tmp_path, GAUDI), OFFERED, version="1.23").problems
+    assert problem.endswith(f"Set gaudi_driver_version to one of: {LAST_OF_FIRST}.")
+
+
 def test_packages_of_different_versions_become_one_version(tmp_path):
     mixed = {**INSTALLED, UNIT[1]: OLD}
     result = planned(working(tmp_path, packages=mixed), OFFERED, source="vendor")

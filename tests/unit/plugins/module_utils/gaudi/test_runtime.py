@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import runtime as gaudi_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_text
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import gaudi_hosts, kubernetes_samples
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.gaudi_trees import GaudiTree
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.gaudi_trees import GAUDI, GAUDI3, GaudiTree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.gaudi.test_plan import (
     INSTALLED,
     UNIT,
@@ -107,10 +107,47 @@ def test_a_vulnerable_runtime_is_never_installed(tmp_path, offered, values, word
     assert not result.acts
 
 
-def test_the_remedy_names_only_versions_that_are_not_refused(tmp_path):
-    (problem,) = run(bare(tmp_path), {name: [FIXED, VULNERABLE] for name in ALL}, version="1.23").problems
-    assert f"Set gaudi_driver_version to one of: {FIXED}." in problem
-    (problem,) = run(bare(tmp_path / "none"), {name: [VULNERABLE] for name in ALL}).problems
+@pytest.mark.parametrize(
+    ("device", "values", "words"),
+    [
+        (GAUDI3, {"version": "1.23"}, "gaudi_driver_version is 1.23, which has the vulnerability CVE-2026-32677"),
+        (GAUDI3, {"version": "1.23.0-695"}, "Set gaudi_driver_version to 1.24.0 or newer"),
+        (GAUDI, {}, "1.21 was the last release for the first generation of Gaudi in this host"),
+        ("0x1011", {"version": "1.21"}, "Set gaudi_driver_container_runtime to false and use CDI"),
+    ],
+)
+def test_a_request_that_no_repository_can_satisfy_asks_for_no_versions(tmp_path, device, values, words):
+    result = run(bare(tmp_path, device), **values)
+    assert words in result.problems[0]
+    assert (len(result.problems), result.query, result.acts) == (1, None, False)
+
+
+@pytest.mark.parametrize("version", ["", "1.24", "1.24.0", "1.24.0-1007", "2.0"])
+def test_versions_that_can_have_the_runtime_are_asked_for(tmp_path, version):
+    result = run(bare(tmp_path), version=version)
+    assert result.problems == []
+    assert result.query is not None
+
+
+def test_the_hook_stays_overridden_while_the_package_of_the_role_stays(tmp_path):
+    first = run(with_runtime(tmp_path))
+    host = record(with_runtime(tmp_path / "after"), requested=ALL, packages=ALL, holds=ALL)
+    host["held_packages"] = ALL
+    for path, content in first.runtime.files.items():
+        host["files"][path] = {"exists": True, "content": content, "mode": "0644"}
+    result = planned(host)
+    assert (result.problems, result.runtime.files, result.transaction) == ([], {}, None)
+    assert any("the override of its hook stays" in reason for reason in result.reasons)
+    # All packages keep one version.
+    newer = planned(host, {name: ["1.25.0-1"] for name in ALL}, version="1.25")
+    assert newer.transaction is not None
+    assert newer.transaction.install == [f"{name}=1.25.0-1" for name in ALL]
+    gone = planned(host, state="absent")
+    assert (gone.packages, gone.runtime.files[owned.GAUDI_HOOK]) == (sorted(ALL), None)
+
+
+def test_a_repository_without_a_fixed_version_is_a_problem(tmp_path):
+    (problem,) = run(bare(tmp_path), {name: [VULNERABLE] for name in ALL}).problems
     assert problem.endswith("It has no version that can be used.")
 
 
