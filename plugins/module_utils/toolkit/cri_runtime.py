@@ -18,6 +18,7 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.paths import NODEADM_FILES
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import MANAGER, NAME, PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
@@ -48,8 +49,9 @@ _OWN_FILES = {
     "k3s": "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
     "RKE2": "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
 }
+_NODEADM = "nodeadm"
 _SPECIFICATIONS = {
-    "/etc/containerd/base-runtime-spec.json": "nodeadm",
+    "/etc/containerd/base-runtime-spec.json": _NODEADM,
     "/etc/containerd/cri-base.json": "Kubespray",
 }
 
@@ -103,6 +105,8 @@ def _parsed(path: str, text: str | None) -> dict[str, t.Any]:
 def owner(root_text: str | None, existing: t.Collection[str] = ()) -> str | None:
     """Return who else writes containerd's configuration, or None. `existing` names files of the host."""
     found = next((name for name, path in _OWN_FILES.items() if path in existing), None)
+    # Before the first boot of an EKS node, nodeadm has not written the file yet.
+    found = found or next((_NODEADM for path in NODEADM_FILES if path in existing), None)
     if found or not root_text:
         return found
     root = _parsed(ROOT_FILE, root_text)

@@ -80,6 +80,17 @@ def test_kubeadm_gets_the_drop_in_of_the_toolkit_s_role(tmp_path: Path) -> None:
     assert (done.engines[0].unit, done.engines[0].action) == ("containerd.service", "restarted")
 
 
+@pytest.mark.parametrize("name", ["EKS", "EKS before nodeadm", "Kubespray", "k3s agent", "RKE2 agent"])
+def test_role_of_the_toolkit_alone_does_no_more_in_the_files_of_a_node(name: str, tmp_path: Path) -> None:
+    seen = node(tmp_path, name)
+    seen["engines"]["containerd"] = {"package": "containerd", "version": "2.1.4"}
+    done = cri_plan.plan(
+        t.cast("t.Any", seen), {"containerd": "2.1.4"}, default_runtime=True, restart_policy="when_safe"
+    )
+    assert (done.changes, done.engines, done.problems) == ([], [], [])
+    assert "writes containerd's configuration, so it stays unchanged" in done.reasons[0]
+
+
 def test_files_of_an_uninstalled_k3s_do_not_keep_kubeadm_from_its_runtime(tmp_path: Path) -> None:
     seen = node(tmp_path, "k3s left beside kubeadm")
     gone = {"load_state": "not-found", "active_state": "inactive"}
