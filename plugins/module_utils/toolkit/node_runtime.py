@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
     FORBIDDEN,
     Disruption,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DaemonConfigError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.distribution import recognize
@@ -35,6 +36,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.request 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     cri_plan,
     cri_runtime,
+    docker_runtime,
     registered_runtimes,
     toml_text,
 )
@@ -109,10 +111,24 @@ def habana(
 ) -> cri_plan.CriPlan:
     """Return the registration of Gaudi's runtime. Role gaudi_driver installs it, and registers it in the same file."""
     place = placement(node, "gaudi")
-    if place.kind == NONE or HABANA_PACKAGE not in host["installed_packages"]:
+    if place.kind == NONE or not _has_habana(host):
         return cri_plan.CriPlan(reasons=[place.reason])
     policy = "never" if restart_policy == "never" else "when_safe"
     return cri_plan.plan(host, engines, HABANA, default_runtime=False, restart_policy=policy, by_node=default_runtime)
+
+
+def _has_habana(host: Host) -> bool:
+    """Return whether role gaudi_driver has registered its runtime in an engine.
+
+    Another version of the package can have a known vulnerability, and without this the role would remove the runtime.
+    """
+    files = host["cri_files"]
+    if HABANA.containerd_drop_in in files["containerd"] or HABANA.crio_drop_in in files["crio"]:
+        return HABANA_PACKAGE in host["installed_packages"]
+    try:
+        return docker_runtime.is_registered(host, HABANA.role) and HABANA_PACKAGE in host["installed_packages"]
+    except DaemonConfigError:  # role gaudi_driver reports it
+        return False
 
 
 def _registered(host: Host, node: KubernetesNode, *, has_runtime: bool) -> str | None:

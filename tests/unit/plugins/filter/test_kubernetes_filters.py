@@ -14,6 +14,7 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.filter import kubernetes_internal as filters
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record as daemon_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import kubernetes_samples as samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.kubernetes.test_charts import DATA
@@ -94,7 +95,14 @@ def test_node_with_gaudi_gets_the_runtime_that_role_gaudi_driver_has_installed(t
     seen = engine(host(tmp_path, "kubeadm", "gaudi", toolkit=False))
     assert filters.node_plan(seen, REQUEST)["changes"] == []
     assert "gaudi_driver_container_runtime" in filters.node_plan(seen, REQUEST)["reason"]
-    seen["installed_packages"]["habanalabs-container-runtime"] = ["1.24.0-1"]
+    # Without role gaudi_driver, the package can have a known vulnerability, and the role would remove the runtime.
+    seen["installed_packages"]["habanalabs-container-runtime"] = "1.23.0-1 amd64"
+    assert filters.node_plan(seen, REQUEST)["changes"] == []
+    seen["installed_packages"]["habanalabs-container-runtime"] = "1.24.0-1 amd64"
+    entry = {"path": ["runtimes", "habana", "path"], "managers": ["gaudi_driver"], "value": "/usr/bin/habana"}
+    state = {"entries": [entry], "containers": [], "original": None, "made_directory": True, "written": None}
+    path = daemon_record.state_path(owned.STATE_DIRECTORY, owned.DAEMON_JSON)
+    seen["files"][path] = {"exists": True, "content": json.dumps(state), "mode": "0600"}
     done = filters.node_plan(seen, REQUEST)
     assert done["changes"][0] == "write /etc/containerd/conf.d/99-gpufleet-gaudi.toml"
     assert (done["changes"][-1], done["checks"], done["problems"]) == ("restart containerd.service", ["habana"], [])
