@@ -199,13 +199,25 @@ class DockerClient:
         return answer
 
 
-class PodmanClient:
-    """Podman, through its command."""
-
-    name = "podman"
+class EngineCommand:
+    """An engine without an API, through its command."""
 
     def __init__(self, run: Run, binary: str | None) -> None:
         self._run, self._binary = run, binary
+
+    def send(self, *arguments: str, timeout: float | None = None) -> tuple[int, str, str]:
+        """Run the command. Return its exit status and its outputs.
+
+        It may wait forever for a container. With a `timeout`, coreutils' timeout ends it with status 124 or 137.
+        """
+        limit = ["timeout", "--kill-after=5", f"{timeout:g}"] if timeout else []
+        return self._run([*limit, self._binary, *arguments])
+
+
+class PodmanClient(EngineCommand):
+    """Podman, through its command."""
+
+    name = "podman"
 
     def unavailable_reason(self) -> str | None:
         """Return why the engine cannot be used, None if it can."""
@@ -259,7 +271,7 @@ class PodmanClient:
             raise EngineError(f"podman {' '.join(arguments)} did not print JSON") from error
 
     def _call(self, *arguments: str) -> str:
-        rc, out, err = self._run([self._binary, *arguments])
+        rc, out, err = self.send(*arguments)
         if rc != 0:
             raise EngineError(f"podman {' '.join(arguments)} failed with status {rc}: {(err or out).strip()}")
         return out

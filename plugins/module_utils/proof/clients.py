@@ -20,8 +20,11 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import DockerClient, EngineError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import (
+    DockerClient,
+    EngineCommand,
+    EngineError,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.image import REPOSITORY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.methods import AccessMethod
 
@@ -144,21 +147,21 @@ def _output(data: bytes) -> str:
 
 
 class Command:
-    """An engine with a command. Its client may wait forever, so coreutils' timeout ends it."""
+    """An engine with a command."""
 
     name = ""
 
-    def __init__(self, run: Run, timeout: float = TIMEOUT) -> None:
-        self._run, self._timeout = run, timeout
+    def __init__(self, client: EngineCommand, timeout: float = TIMEOUT) -> None:
+        self._send, self._timeout = client.send, timeout
 
-    def _ask(self, *argv: str) -> str:
-        status, stdout, stderr = self._run(list(argv))
+    def _ask(self, *arguments: str) -> str:
+        status, stdout, stderr = self._send(*arguments)
         if status:
-            raise StartError(stderr.strip() or stdout.strip() or f"{argv[0]} ended with exit status {status}")
+            raise StartError(stderr.strip() or stdout.strip() or f"{self.name} ended with exit status {status}")
         return stdout
 
-    def _start(self, *argv: str) -> tuple[int, str]:
-        status, stdout, stderr = self._run(["timeout", "--kill-after=5", f"{self._timeout:g}", *argv])
+    def _start(self, *arguments: str) -> tuple[int, str]:
+        status, stdout, stderr = self._send(*arguments, timeout=self._timeout)
         if status in (124, 137):
             raise StartError(f"the container did not end within {self._timeout:g} seconds")
         return status, f"{stdout}\n{stderr}"
@@ -171,37 +174,37 @@ class ProofPodman(Command):
 
     def has_image(self, name: str) -> bool:
         """Return whether the engine has the image."""
-        return self._run(["podman", "image", "exists", name])[0] == 0
+        return self._send("image", "exists", name)[0] == 0
 
     def load(self, path: str) -> None:
         """Load an image from an archive."""
-        self._ask("podman", "load", "--quiet", "--input", path)
+        self._ask("load", "--quiet", "--input", path)
 
     def run(self, method: AccessMethod, image: str, argv: Sequence[str]) -> tuple[int, str]:
         """Run a program in a container, and remove the container. Return the exit status and the output."""
         name = _NAME.format(method.isolation)
         try:
             return self._start(
-                *method.start(),
+                *method.start()[1:],
                 *("--name", name, "--label", f"{LABEL}=1", "--network", "none", "--pull", "never"),
                 *("--entrypoint", argv[0], image, *argv[1:]),
             )
         finally:
-            self._run(["podman", "rm", "--force", "--volumes", name])
+            self._send("rm", "--force", "--volumes", name)
 
     def remove_containers(self) -> None:
         """Remove the containers of an interrupted proof."""
-        listed = self._ask("podman", "ps", "--all", "--filter", f"label={LABEL}", "--format", "{{.Names}}").split()
+        listed = self._ask("ps", "--all", "--filter", f"label={LABEL}", "--format", "{{.Names}}").split()
         found = [name for name in listed if name.startswith(_PREFIX)]
         if found:
-            self._ask("podman", "rm", "--force", "--volumes", *found)
+            self._ask("rm", "--force", "--volumes", *found)
 
     def remove_images(self, keep: str | None = None) -> None:
         """Remove the images that earlier proofs loaded."""
-        listed = self._ask("podman", "images", "--format", "{{.Repository}}:{{.Tag}}", REPOSITORY).split()
+        listed = self._ask("images", "--format", "{{.Repository}}:{{.Tag}}", REPOSITORY).split()
         for name in listed:
             if name != keep:
-                self._ask("podman", "rmi", name)
+                self._ask("rmi", name)
 
 
 class ProofContainerd(Command):
@@ -221,8 +224,7 @@ class ProofContainerd(Command):
         """Run a program in a container, and remove the container. Return the exit status and the output."""
         name = _NAME.format(method.isolation)
         try:
-            command, *options = method.start()
-            return self._start(command, "--namespace", NAMESPACE, *options, image, name, *argv)
+            return self._start("--namespace", NAMESPACE, *method.start()[1:], image, name, *argv)
         finally:
             self._remove(name)
 
@@ -237,11 +239,11 @@ class ProofContainerd(Command):
             if name != keep:
                 self._ctr("images", "rm", "--sync", name)
         if keep is None:
-            self._run(["ctr", "namespaces", "rm", NAMESPACE])
+            self._send("namespaces", "rm", NAMESPACE)
 
     def _ctr(self, *argv: str) -> str:
-        return self._ask("ctr", "--namespace", NAMESPACE, *argv)
+        return self._ask("--namespace", NAMESPACE, *argv)
 
     def _remove(self, name: str) -> None:
-        self._run(["ctr", "--namespace", NAMESPACE, "tasks", "rm", "--force", name])
-        self._run(["ctr", "--namespace", NAMESPACE, "containers", "rm", name])
+        self._send("--namespace", NAMESPACE, "tasks", "rm", "--force", name)
+        self._send("--namespace", NAMESPACE, "containers", "rm", name)

@@ -27,7 +27,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.is
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import engines as engine_states
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineCommand, EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import bundle, chips, clients, image, methods
@@ -57,14 +57,12 @@ class ProofEngines:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._states = {
-            "docker": engine_states.Docker(started=processes.docker_started),
-            "podman": engine_states.Podman(run, "podman"),
-        }
+        podman = engine_states.Podman(run, "podman")
+        self._states = {"docker": engine_states.Docker(started=processes.docker_started), "podman": podman}
         self._clients: dict[str, Client] = {
             "docker": clients.ProofDocker(),
-            "podman": clients.ProofPodman(run),
-            "containerd": clients.ProofContainerd(run),
+            "podman": clients.ProofPodman(podman),
+            "containerd": clients.ProofContainerd(EngineCommand(run, "ctr")),
         }
 
     def client(self, name: str) -> Client:

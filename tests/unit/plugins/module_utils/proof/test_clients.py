@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineCommand
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import clients, on_host
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.image import REPOSITORY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.methods import AccessMethod
@@ -114,7 +115,7 @@ class Commands:
 def test_podman_starts_and_removes_its_container():
     run = Commands({"^timeout": (0, "seen", "warning")})
     method = AccessMethod("podman", "runtime", runtime="/usr/bin/nvidia-container-runtime", env=("A=1",))
-    assert clients.ProofPodman(run, timeout=9).run(method, "img", ARGV) == (0, "seen\nwarning")
+    assert clients.ProofPodman(EngineCommand(run, "podman"), timeout=9).run(method, "img", ARGV) == (0, "seen\nwarning")
     assert run.seen == [
         "timeout --kill-after=5 9 podman --runtime /usr/bin/nvidia-container-runtime run --env A=1 "
         "--name gpufleet-proof-runtime --label gpufleet.container_proof=1 --network none --pull never "
@@ -125,23 +126,26 @@ def test_podman_starts_and_removes_its_container():
 
 def test_podman_removes_only_the_containers_of_proofs():
     run = Commands({"podman ps": (0, "gpufleet-proof-cdi\ntheirs\n", "")})
-    clients.ProofPodman(run).remove_containers()
+    clients.ProofPodman(EngineCommand(run, "podman")).remove_containers()
     assert run.seen[1:] == ["podman rm --force --volumes gpufleet-proof-cdi"]
 
 
 @pytest.mark.parametrize(
-    ("engine", "removes"), [(clients.ProofPodman, "podman rm"), (clients.ProofContainerd, "containers rm")]
+    ("engine", "program", "removes"),
+    [(clients.ProofPodman, "podman", "podman rm"), (clients.ProofContainerd, "ctr", "containers rm")],
 )
-def test_container_that_does_not_end_is_removed(engine, removes):
+def test_container_that_does_not_end_is_removed(engine, program, removes):
     run = Commands({"^timeout": (124, "", "")})
     with pytest.raises(clients.StartError, match="did not end within 180 seconds"):
-        engine(run).run(AccessMethod(engine.name, "cdi", cdi_devices=("nvidia.com/gpu=all",)), "img", ARGV)
+        engine(EngineCommand(run, program)).run(
+            AccessMethod(engine.name, "cdi", cdi_devices=("nvidia.com/gpu=all",)), "img", ARGV
+        )
     assert removes in run.seen[-1]
 
 
 def test_containerd_uses_a_namespace_of_its_own():
     run = Commands({"containers ls": (0, "gpufleet-proof-cdi\n", ""), "images ls": (0, "a\nb\n", "")})
-    containerd = clients.ProofContainerd(run, timeout=9)
+    containerd = clients.ProofContainerd(EngineCommand(run, "ctr"), timeout=9)
     containerd.remove_containers()
     containerd.run(AccessMethod("containerd", "cdi", cdi_devices=("nvidia.com/gpu=all",)), "img", ARGV)
     containerd.remove_images(keep="a")
