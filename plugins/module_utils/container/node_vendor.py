@@ -27,6 +27,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
     CDI,
     DEVICES,
     NONE,
+    RUNTIME,
     Choice,
     IsolationError,
 )
@@ -44,6 +45,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
     EngineState,
     Image,
     Podman,
+    environment,
     version_key,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.features import Extras
@@ -69,6 +71,10 @@ class NodeVendor:
     # The preferred isolation comes first. A subclass can offer more, which a user has to request.
     preference: tuple[str, ...] = (CDI, DEVICES)
     gpu_class: type[Gpu] = Gpu
+    # The vendor's runtime in Docker, its program, what installs it, and the variables in which it reads devices. It is
+    # never chosen without a request. Empty: none.
+    runtime_name = runtime_program = runtime_advice = ""
+    runtime_variables: tuple[str, ...] = ()
 
     def __init__(self, gather: Gather, root: str = "/", cdi_kind: str | None = None) -> None:
         self._gather = gather
@@ -100,10 +106,26 @@ class NodeVendor:
         """Return why an isolation is not available, or None."""
         if isolation == CDI:
             return self._cdi_obstacle(engine, units)
+        if isolation == RUNTIME and self.runtime_name:
+            if engine.name != "docker":
+                return "only docker can use the vendor's runtime here"
+            return None if self.runtime_name in engine.runtimes else f"docker has no runtime {self.runtime_advice}"
         if isolation == DEVICES:
             missing = [node for unit in units for node in self._nodes_of(unit) if not self._exists(node)]
             return f"device node {missing[0]} does not exist" if missing else None
         return f"a container of {self.name} needs only device nodes"
+
+    def units_in_variables(self, variables: Mapping[str, str]) -> frozenset[str]:
+        """Return the devices that the vendor's runtime gives to a container with these variables."""
+        return frozenset()
+
+    def units_of_runtime(self, container: Mapping[str, Any], engine: EngineState) -> frozenset[str]:
+        """Return the devices that a container has from the vendor's runtime."""
+        runtime = (container.get("HostConfig") or {}).get("Runtime") or engine.default_runtime
+        names = {runtime, os.path.basename(engine.runtimes.get(runtime) or "")} - {""}
+        if not names & {self.runtime_name, self.runtime_program}:
+            return frozenset()
+        return self.units_in_variables(environment((container.get("Config") or {}).get("Env")))
 
     # -- protocol ----------------------------------------------------------------------------------------------
 
@@ -151,9 +173,12 @@ class NodeVendor:
 
     def access(self, isolation: str, engine: Docker | Podman, units: Sequence[Unit], task: ContainerTask) -> Access:
         """Return what the container is given. Without units, an engine gives access to no device."""
-        if not units:
-            return Access()
         state = engine.state()
+        # Docker's own runtime, if the default one would add the devices that a variable names.
+        is_named = any((task.env or {}).get(name) for name in self.runtime_variables)
+        plain = "runc" if engine.name == "docker" and is_named and state.default_runtime == self.runtime_name else None
+        if not units:
+            return Access(runtime=plain)
         nodes = tuple(dict.fromkeys(node for unit in units for node in self._nodes_of(unit)))
         image_user = task.image.user if task.image else ""
         user = container_options.node_user(engine.name, task.options, image_user, remaps=state.userns_remap)
@@ -161,7 +186,7 @@ class NodeVendor:
         groups = node_groups.needed(self._root, nodes, user.user, _OPEN_NODES, is_mapped=user.is_mapped)
         if state.rootless:
             groups = node_groups.needed_rootless(self._root, nodes, engine.name, given_groups)
-        given = Access(isolation, groups=groups.gids, warnings=groups.warnings)
+        given = Access(isolation, groups=groups.gids, warnings=groups.warnings, runtime=plain)
         if isolation == CDI:
             return replace(given, cdi_devices=self.cdi_names(state, units))
         return replace(given, devices=nodes)
@@ -186,9 +211,9 @@ class NodeVendor:
             for one in host.get("DeviceRequests") or ()
             if inspection.is_cdi(one) and any(self._is_own(name) for name in one.get("DeviceIDs") or ())
         )
-        return AssignedGpus(
-            by_cdi or by_node, CDI if by_cdi else DEVICES if by_node else NONE, by_cdi | by_node, requests
-        )
+        by_runtime = self.units_of_runtime(container, engine)
+        isolation = CDI if by_cdi else DEVICES if by_node else RUNTIME if by_runtime else NONE
+        return AssignedGpus((by_cdi or by_node) | by_runtime, isolation, by_cdi | by_node | by_runtime, requests)
 
     def nodes(self, device: str) -> NodeRoles:
         """Return what a device of a container stands for. See vendor.ContainerVendor."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +14,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.amd import runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Gpu, GpuProcess, Inventory, Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import AssignedGpus
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import NONE, RUNTIME
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.node_vendor import NodeVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.topology import Topology
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
@@ -71,14 +69,9 @@ class AmdVendor(NodeVendor):
             links=tuple(tuple(_links(one, other) for other in known) for one in known),
         )
 
-    def assigned_gpus(
-        self, container: Mapping[str, Any], engine: EngineState, exclude: Collection[str] = ()
-    ) -> AssignedGpus:
-        """Return the GPUs of a container, also those that AMD's runtime gives it."""
-        found = super().assigned_gpus(container, engine, exclude)
-        uuids = runtime.units(container, engine, self.inventory)
-        isolation = RUNTIME if uuids and found.isolation == NONE else found.isolation
-        return replace(found, uuids=found.uuids | uuids, held=found.held | uuids, isolation=isolation)
+    def units_of_runtime(self, container: Mapping[str, Any], engine: EngineState) -> frozenset[str]:
+        """Return the GPUs that AMD's runtime gives to a container."""
+        return runtime.units(container, engine, self.inventory)
 
     def _nodes_of(self, unit: Unit) -> list[str]:
         return self._all_nodes[unit.uuid]

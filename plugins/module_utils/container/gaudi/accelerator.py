@@ -14,7 +14,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container import in
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Gpu, GpuWords, Inventory, Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import AssignedGpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import DEVICES, RUNTIME
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.node_vendor import NodeVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import Request, list_request
@@ -25,7 +24,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
     EngineState,
     Image,
     Podman,
-    environment,
 )
 
 # The vendor's runtime, and the variables that it reads (HabanaAI/gaudi-container-runtime, 408d1e7). It compares only
@@ -33,8 +31,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
 RUNTIME_NAME = "habana"
 MOST_WITH_RUNTIME = 9
 VISIBLE_DEVICES, VISIBLE_MODULES = "HABANA_VISIBLE_DEVICES", gaudi_modules.VARIABLE
-# Docker's own runtime, for containers that must not get more devices from the vendor's.
-_PLAIN_RUNTIME = "runc"
 _RESTARTS = ("always", "unless-stopped", "on-failure")
 
 
@@ -55,6 +51,10 @@ class GaudiVendor(NodeVendor):
     title = "Gaudi accelerator"
     resources = ("habana.ai/",)
     gpu_class = GaudiAccelerator
+    runtime_name = RUNTIME_NAME
+    runtime_program = "habana-container-runtime"
+    runtime_advice = f"{RUNTIME_NAME}: set gaudi_driver_container_runtime"
+    runtime_variables = (VISIBLE_DEVICES, VISIBLE_MODULES)
 
     def build_inventory(self, devices: Sequence[Mapping[str, Any]]) -> Inventory:
         """Return the accelerators, and which of them can work together."""
@@ -92,13 +92,10 @@ class GaudiVendor(NodeVendor):
         return None
 
     def obstacle(self, isolation: str, engine: EngineState, units: Sequence[Unit]) -> str | None:
-        """Return why an isolation is not available. The vendor's runtime is never chosen without a request."""
-        if isolation != RUNTIME:
-            return super().obstacle(isolation, engine, units)
-        if engine.name != "docker":
-            return "only docker can use the vendor's runtime here"
-        if RUNTIME_NAME not in engine.runtimes:
-            return f"docker has no runtime {RUNTIME_NAME}: set gaudi_driver_container_runtime"
+        """Return why an isolation is not available. The vendor's runtime does not work on all hosts."""
+        found = super().obstacle(isolation, engine, units)
+        if found or isolation != RUNTIME:
+            return found
         if len(self.inventory.gpus) > MOST_WITH_RUNTIME:
             return (
                 f"this host has {len(self.inventory.gpus)} accelerators, and the vendor's runtime confuses them from "
@@ -116,36 +113,19 @@ class GaudiVendor(NodeVendor):
             override = {VISIBLE_DEVICES: "all"} if (task.env or {}).get(VISIBLE_DEVICES) else {}
             return Access(RUNTIME, runtime=RUNTIME_NAME, env={**env, **override})
         given = super().access(isolation, engine, units, task)
-        plain = _PLAIN_RUNTIME if self._gives_more(engine.state(), task) else None
         warnings = (*given.warnings, *self._risks(isolation, engine, task)) if units else given.warnings
-        return replace(given, env=env, runtime=plain, warnings=warnings)
+        return replace(given, env=env, warnings=warnings)
 
-    def assigned_gpus(
-        self, container: Mapping[str, Any], engine: EngineState, exclude: Collection[str] = ()
-    ) -> AssignedGpus:
-        """Return the accelerators of a container, also those that the vendor's runtime gives it."""
-        found = super().assigned_gpus(container, engine, exclude)
-        runtime = (container.get("HostConfig") or {}).get("Runtime") or engine.default_runtime
-        program = engine.runtimes.get(runtime) or ""
-        if runtime != RUNTIME_NAME and not program.endswith("/habana-container-runtime"):
-            return found
-        variables = environment((container.get("Config") or {}).get("Env"))
+    def units_in_variables(self, variables: Mapping[str, str]) -> frozenset[str]:
+        """Return the accelerators that the variables name. A list of indexes counts only without module IDs."""
         modules = [f"{gaudi_values.MODULE}{name}" for name in _names(variables, VISIBLE_MODULES)]
         indexes = _names(variables, VISIBLE_DEVICES)
         takes_all = "all" in (name.lower() for name in indexes) or f"{gaudi_values.MODULE}all" in modules
         if modules and not takes_all:
             indexes = []
-        uuids = frozenset(
+        return frozenset(
             unit.uuid for unit in self.inventory.units if takes_all or unit.uuid in modules or unit.index in indexes
         )
-        isolation = found.isolation if found.uuids or not uuids else RUNTIME
-        return replace(found, uuids=found.uuids | uuids, held=found.held | uuids, isolation=isolation)
-
-    def _gives_more(self, engine: EngineState, task: ContainerTask) -> bool:
-        """Return whether the vendor's runtime is the default one and would add devices that a variable names."""
-        env = task.env or {}
-        named = any(env.get(name) for name in (VISIBLE_DEVICES, VISIBLE_MODULES))
-        return engine.name == "docker" and engine.default_runtime == RUNTIME_NAME and named
 
     def _risks(self, isolation: str, engine: Docker | Podman, task: ContainerTask) -> list[str]:
         policy = container_options.risk_options(engine.name, task.options).get("restart_policy")

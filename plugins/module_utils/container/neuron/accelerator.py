@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -17,17 +17,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus impo
     RunRule,
     Unit,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import AssignedGpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import RUNTIME
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.node_vendor import NodeVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import Request, list_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerTask
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import (
     Docker,
-    EngineState,
     Image,
     Podman,
-    environment,
 )
 
 # The driver numbers the chips of a container from the first chip that the process opens (aws-neuron-driver,
@@ -38,8 +35,6 @@ _CHIPS_WITH_TOPOLOGY, _GROUPS = 16, (1, 4, 8, 16)
 # The runtime of package aws-neuronx-oci-hook, and its variable (aws-neuron-sdk, deploy/tutorials/oci-hook.rst).
 RUNTIME_NAME = "neuron"
 VISIBLE_DEVICES = "AWS_NEURON_VISIBLE_DEVICES"
-# Docker's own runtime, for containers that must not get more chips from the hook.
-_PLAIN_RUNTIME = "runc"
 
 
 @dataclass(frozen=True)
@@ -59,6 +54,9 @@ class NeuronVendor(NodeVendor):
     title = "AWS Neuron chip"
     resources = ("aws.amazon.com/neuron",)
     gpu_class = NeuronChip
+    runtime_name = RUNTIME_NAME
+    runtime_advice = f"{RUNTIME_NAME}: set neuron_driver_oci_hook, or install aws-neuronx-oci-hook"
+    runtime_variables = (VISIBLE_DEVICES,)
 
     def build_inventory(self, devices: Sequence[Mapping[str, Any]]) -> Inventory:
         """Return the chips, with the rule for consecutive numbers."""
@@ -75,41 +73,15 @@ class NeuronVendor(NodeVendor):
         request = list_request([part for part in value.split(",") if part.strip()])
         return request, f"GPUs are requested by {VISIBLE_DEVICES} ({value})"
 
-    def obstacle(self, isolation: str, engine: EngineState, units: Sequence[Unit]) -> str | None:
-        """Return why an isolation is not available. The vendor's runtime is never chosen without a request."""
-        if isolation != RUNTIME:
-            return super().obstacle(isolation, engine, units)
-        if engine.name != "docker":
-            return "only docker can use the runtime of the vendor's hook"
-        if RUNTIME_NAME not in engine.runtimes:
-            return f"docker has no runtime {RUNTIME_NAME}: set neuron_driver_oci_hook, or install aws-neuronx-oci-hook"
-        return None
-
     def access(self, isolation: str, engine: Docker | Podman, units: Sequence[Unit], task: ContainerTask) -> Access:
         """Return what the container is given."""
         if isolation != RUNTIME or not units:
-            given = super().access(isolation, engine, units, task)
-            return replace(given, runtime=_PLAIN_RUNTIME) if self._gives_more(engine.state(), task) else given
+            return super().access(isolation, engine, units, task)
         indexes = ",".join(str(unit.gpu.index) for unit in sorted(units, key=lambda unit: unit.order))
         return Access(RUNTIME, runtime=RUNTIME_NAME, env={VISIBLE_DEVICES: indexes})
 
-    @staticmethod
-    def _gives_more(engine: EngineState, task: ContainerTask) -> bool:
-        """Return whether the hook is in the default runtime, and would add the chips that a variable names."""
-        names_chips = bool((task.env or {}).get(VISIBLE_DEVICES))
-        return engine.name == "docker" and engine.default_runtime == RUNTIME_NAME and names_chips
-
-    def assigned_gpus(
-        self, container: Mapping[str, Any], engine: EngineState, exclude: Collection[str] = ()
-    ) -> AssignedGpus:
-        """Return the chips of a container, also those that the vendor's hook gives it."""
-        found = super().assigned_gpus(container, engine, exclude)
-        runtime = (container.get("HostConfig") or {}).get("Runtime") or engine.default_runtime
-        value = environment((container.get("Config") or {}).get("Env")).get(VISIBLE_DEVICES, "")
-        names = [part.strip() for part in value.split(",")]
-        if runtime != RUNTIME_NAME or not any(names):
-            return found
+    def units_in_variables(self, variables: Mapping[str, str]) -> frozenset[str]:
+        """Return the chips that the variable of the vendor's hook names."""
+        names = [part.strip() for part in variables.get(VISIBLE_DEVICES, "").split(",")]
         takes_all = "all" in (name.lower() for name in names)
-        uuids = frozenset(unit.uuid for unit in self.inventory.units if takes_all or unit.index in names)
-        isolation = found.isolation if found.uuids else RUNTIME if uuids else found.isolation
-        return replace(found, uuids=found.uuids | uuids, held=found.held | uuids, isolation=isolation)
+        return frozenset(unit.uuid for unit in self.inventory.units if takes_all or unit.index in names)
