@@ -29,10 +29,10 @@ VERSION_MISMATCH = "version_mismatch"
 ERROR = "error"
 STATES = (READY, NO_HARDWARE, NO_DRIVER, DRIVER_NOT_LOADED, VERSION_MISMATCH, ERROR)
 
-OK, DEGRADED, LOST, UNKNOWN = HEALTH_STATES = ("ok", "degraded", "lost", "unknown")
+OK, DEGRADED, LOST, UNKNOWN = ("ok", "degraded", "lost", "unknown")
 
 # What `stable_id` is. Of an address or a module ID, another card in the same slot is the same device.
-UUID, UNIQUE_ID, PCI_ADDRESS, MODULE_ID = STABLE_ID_KINDS = ("uuid", "unique_id", "pci_address", "module_id")
+UUID, UNIQUE_ID, PCI_ADDRESS, MODULE_ID = ("uuid", "unique_id", "pci_address", "module_id")
 
 
 class AcceleratorNode(TypedDict):

@@ -21,7 +21,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.aws.instance_famili
 # The tag with which the playbooks recognize their own instances, and the tag with the name of the image.
 OWNER_TAG = "gpufleet:created-by"
 OWNER = "gpufleet.hosts.aws_create"
-IMAGE_TAG = "gpufleet:image"
 
 _DEFAULT_IMAGE = {"nvidia": "base-oss-nvidia-driver-gpu-ubuntu-24.04", "neuron": "base/ubuntu-24.04"}
 _USERS = {"ubuntu": "ubuntu", "amazon-linux": "ec2-user"}

@@ -185,12 +185,6 @@ def removal(host: Host, besides: t.Collection[str] = ()) -> OwnCdi:
     return result
 
 
-def is_off(host: Host) -> bool:
-    """Return whether the unit exists but does not run at the next boot."""
-    state = host["services"].get(UNIT) or {}
-    return state.get("load_state") == "loaded" and state.get("unit_file_state") != "enabled"
-
-
 def _obstacle(host: Host) -> str | None:
     """Return why the role does not keep the specification up to date on this host."""
     if not host["services"]:

@@ -43,10 +43,6 @@ class VendorDriver(NamedTuple):
         return self._units[0]
 
     @property
-    def path_unit(self) -> str:
-        return self._units[1]
-
-    @property
     def timer(self) -> str:
         return self._units[2]
 
