@@ -309,7 +309,7 @@ ansible_facts:
           description: State of NVIDIA.
           returned: if O(vendors) contains V(nvidia)
           type: dict
-          contains:
+          contains: &vendor_state
             state:
               description: >-
                 V(ready), V(no_hardware), V(no_driver), V(driver_not_loaded), V(version_mismatch) or V(error).
@@ -351,170 +351,22 @@ ansible_facts:
           description: State of AMD.
           returned: if O(vendors) contains V(amd)
           type: dict
-          contains:
-            state:
-              description: >-
-                V(ready), V(no_hardware), V(no_driver), V(driver_not_loaded), V(version_mismatch) or V(error).
-              returned: always
-              type: str
-              sample: ready
-            reason:
-              description: The reason for the state, and what to do.
-              returned: always
-              type: str
-              sample: KFD shows 8 GPUs.
-            driver_version:
-              description: Version of the loaded driver.
-              returned: always
-              type: str
-              sample: 6.16.13
-            devices:
-              description: Number of the vendor's devices in RV(ansible_facts.accelerators).
-              returned: always
-              type: int
-              sample: 8
-            skipped:
-              description: PCI functions of the vendor that are not counted as devices.
-              returned: always
-              type: list
-              elements: dict
-              contains:
-                pci_address:
-                  description: Address of the PCI function.
-                  returned: always
-                  type: str
-                  sample: "0000:0a:00.0"
-                reason:
-                  description: Why the function is not counted.
-                  returned: always
-                  type: str
-                  sample: no KFD node, so not a GPU that computes
+          contains: *vendor_state
         neuron:
           description: State of AWS Neuron.
           returned: if O(vendors) contains V(neuron)
           type: dict
-          contains:
-            state:
-              description: >-
-                V(ready), V(no_hardware), V(no_driver), V(driver_not_loaded), V(version_mismatch) or V(error).
-              returned: always
-              type: str
-              sample: no_hardware
-            reason:
-              description: The reason for the state, and what to do.
-              returned: always
-              type: str
-              sample: The PCI bus has no AWS Neuron device.
-            driver_version:
-              description: Version of the loaded driver.
-              returned: always
-              type: str
-              sample: 2.31.7.0
-            devices:
-              description: Number of the vendor's devices in RV(ansible_facts.accelerators).
-              returned: always
-              type: int
-              sample: 0
-            skipped:
-              description: PCI functions of the vendor that are not counted as devices.
-              returned: always
-              type: list
-              elements: dict
-              contains:
-                pci_address:
-                  description: Address of the PCI function.
-                  returned: always
-                  type: str
-                  sample: "0000:0a:00.0"
-                reason:
-                  description: Why the function is not counted.
-                  returned: always
-                  type: str
-                  sample: no KFD node, so not a GPU that computes
+          contains: *vendor_state
         gaudi:
           description: State of Intel Gaudi.
           returned: if O(vendors) contains V(gaudi)
           type: dict
-          contains:
-            state:
-              description: >-
-                V(ready), V(no_hardware), V(no_driver), V(driver_not_loaded), V(version_mismatch) or V(error).
-              returned: always
-              type: str
-              sample: no_hardware
-            reason:
-              description: The reason for the state, and what to do.
-              returned: always
-              type: str
-              sample: The PCI bus has no Gaudi device.
-            driver_version:
-              description: Version of the loaded driver.
-              returned: always
-              type: str
-              sample: 1.23.0
-            devices:
-              description: Number of the vendor's devices in RV(ansible_facts.accelerators).
-              returned: always
-              type: int
-              sample: 0
-            skipped:
-              description: PCI functions of the vendor that are not counted as devices.
-              returned: always
-              type: list
-              elements: dict
-              contains:
-                pci_address:
-                  description: Address of the PCI function.
-                  returned: always
-                  type: str
-                  sample: "0000:0a:00.0"
-                reason:
-                  description: Why the function is not counted.
-                  returned: always
-                  type: str
-                  sample: no KFD node, so not a GPU that computes
+          contains: *vendor_state
         intel:
           description: State of Intel.
           returned: if O(vendors) contains V(intel)
           type: dict
-          contains:
-            state:
-              description: >-
-                V(ready), V(no_hardware), V(no_driver), V(driver_not_loaded), V(version_mismatch) or V(error).
-              returned: always
-              type: str
-              sample: no_hardware
-            reason:
-              description: The reason for the state, and what to do.
-              returned: always
-              type: str
-              sample: The PCI bus has no Intel device.
-            driver_version:
-              description: Version of the loaded driver.
-              returned: always
-              type: str
-              sample: 6.8.0-90-generic
-            devices:
-              description: Number of the vendor's devices in RV(ansible_facts.accelerators).
-              returned: always
-              type: int
-              sample: 0
-            skipped:
-              description: PCI functions of the vendor that are not counted as devices.
-              returned: always
-              type: list
-              elements: dict
-              contains:
-                pci_address:
-                  description: Address of the PCI function.
-                  returned: always
-                  type: str
-                  sample: "0000:0a:00.0"
-                reason:
-                  description: Why the function is not counted.
-                  returned: always
-                  type: str
-                  sample: no KFD node, so not a GPU that computes
+          contains: *vendor_state
 """
 
 from ansible.module_utils.basic import AnsibleModule

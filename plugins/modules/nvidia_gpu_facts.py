@@ -599,7 +599,7 @@ ansible_facts:
               description: Errors since the driver was loaded.
               returned: always
               type: dict
-              contains:
+              contains: &ecc_counters
                 corrected:
                   description: Corrected errors.
                   returned: always
@@ -634,37 +634,7 @@ ansible_facts:
               description: Errors during the lifetime of the GPU.
               returned: always
               type: dict
-              contains:
-                corrected:
-                  description: Corrected errors.
-                  returned: always
-                  type: int
-                  sample: 0
-                uncorrected:
-                  description: Uncorrectable errors.
-                  returned: always
-                  type: int
-                  sample: 0
-                dram_corrected:
-                  description: Corrected errors of the GPU's memory.
-                  returned: always
-                  type: int
-                  sample: 0
-                dram_uncorrected:
-                  description: Uncorrectable errors of the GPU's memory.
-                  returned: always
-                  type: int
-                  sample: 0
-                sram_corrected:
-                  description: Corrected errors of caches and registers.
-                  returned: always
-                  type: int
-                  sample: 0
-                sram_uncorrected:
-                  description: Uncorrectable errors of caches and registers.
-                  returned: always
-                  type: int
-                  sample: 0
+              contains: *ecc_counters
             sram_threshold_exceeded:
               description: Whether uncorrectable SRAM errors exceed the threshold for a replacement.
               returned: always

@@ -299,3 +299,5 @@ PULL_ENVIRONMENT = "/etc/gpufleet/pull.env"
 PULL_PROGRAM = "/usr/local/lib/gpufleet/pull"
 PULL_UNIT = "/etc/systemd/system/gpufleet-pull.service"
 PULL_TIMER = "/etc/systemd/system/gpufleet-pull.timer"
+# Ansible, the collection, the site's repository and the outcome.
+PULL_STATE = f"{STATE_DIRECTORY}/pull"
