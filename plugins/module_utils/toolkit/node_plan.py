@@ -55,7 +55,7 @@ def plan(host: Host, request: KubernetesNodeRequest, vendors: t.Collection[str])
     if request.state == "absent":
         return _removal(host, node, request)
     if node is None:
-        return KubernetesNodePlan(reason="the host is no node of Kubernetes")
+        return KubernetesNodePlan(reason=node_runtime.unknown_node(host) or "the host is no node of Kubernetes")
     result = KubernetesNodePlan(node.distribution, node.unit, node.socket, paths.GENERATED.get(node.distribution))
     reasons = [f"{node.title}: {', '.join(node.evidence)}"]
     reasons += [placement(node, vendor).reason for vendor in _WITHOUT_RUNTIME if vendor in vendors]

@@ -175,7 +175,18 @@ def without_engine(host: Host) -> str | None:
     if own_containerd(host):
         return None
     node = recognize(host).node
-    return placement(node, "nvidia").reason if node else "this host has no container engine"
+    return placement(node, "nvidia").reason if node else unknown_node(host) or "this host has no container engine"
+
+
+def unknown_node(host: Host) -> str | None:
+    """Return what shows a node of k3s or RKE2 whose unit has another name, or None."""
+    if not coexistence.running(host, "k3s"):
+        return None
+    units = ", ".join((*paths.OWN_UNITS[paths.K3S], *paths.OWN_UNITS[paths.RKE2]))
+    return (
+        f"containers of k3s or RKE2 are running, but none of the units {units} is installed, so the node is not "
+        "recognized. Install k3s or RKE2 under its usual name"
+    )
 
 
 def removal(host: Host, node: KubernetesNode | None, restart_policy: str) -> cri_plan.CriPlan:

@@ -178,6 +178,12 @@ def test_host_that_is_no_node_stays_as_it_is(tmp_path: Path) -> None:
     assert (done["engines"], done["problems"], done["reason"]) == ([], [], "the host is no node of Kubernetes")
 
 
+def test_k3s_whose_unit_has_another_name_is_named(tmp_path: Path) -> None:
+    seen = host(tmp_path, "no Kubernetes", "nvidia")
+    seen["engine_processes"] = {"containers": {"k3s": 2}, "rootless_docker": []}
+    assert "containers of k3s or RKE2 are running, but none of the units" in filters.node_plan(seen, REQUEST)["reason"]
+
+
 def test_removal_says_why(tmp_path: Path) -> None:
     seen = host(tmp_path, "k3s agent", "nvidia")
     absent = {**REQUEST, "state": "absent"}
