@@ -48,9 +48,9 @@ class Node:
     def node(self) -> dict[str, t.Any]:
         return self.cluster.get("node", "n1")
 
-    def pods(self) -> list[str]:
+    def pods(self, node: str = "n1") -> list[str]:
         items = self.cluster.get("pods", f"--namespace={self.namespace}")["items"]
-        return sorted(one["metadata"]["name"] for one in items if one["spec"].get("nodeName") == "n1")
+        return sorted(one["metadata"]["name"] for one in items if one["spec"].get("nodeName") == node)
 
     def place(self, node: str = "n1", count: int = 2) -> None:
         """Bind the pods that have no node, and let them become ready, as scheduler and kubelet do."""
@@ -137,7 +137,9 @@ def test_drain_waits_for_the_budget_and_evicts_one_pod_after_the_other(node: Nod
     node.place("n2")
     node.allow(1)
     assert "READY=True" in node.run("poll", wait=60)
-    assert node.pods() == []
+    node.place("n2")
+    # Pods of other nodes stay.
+    assert (node.pods(), len(node.pods("n2"))) == ([], 2)
     assert "changed=1" in node.run("end")
     assert node.node()["spec"].get("unschedulable") is None
     assert not [name for name in node.node()["metadata"].get("annotations") or {} if name.startswith("gpufleet")]
@@ -156,19 +158,26 @@ def test_blocked_drain_expires_and_is_undone(node: Node) -> None:
     assert node.node()["spec"].get("unschedulable") is None
 
 
-def test_foreign_cordon_and_data_in_emptydir_stay(node: Node) -> None:
+def test_foreign_cordon_data_in_emptydir_and_daemonsets_stay(node: Node) -> None:
     pod = {
         "nodeName": "n1",
         "containers": [{"name": "x", "image": "x.example.org/x"}],
         "volumes": [{"name": "d", "emptyDir": {}}],
     }
-    meta = {"name": "scratch", "namespace": node.namespace}
+    gpu = {"nodeName": "n1", "containers": [{**pod["containers"][0], "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "plugin", "uid": "1", "controller": True}
+    metadata = {name: {"name": name, "namespace": node.namespace} for name in ("scratch", "plugin")}
+    metadata["plugin"]["ownerReferences"] = [owner]
     node.cluster.apply(
-        objects(node.namespace, 1)[0], {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod}
+        objects(node.namespace, 1)[0],
+        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata["scratch"], "spec": pod},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata["plugin"], "spec": gpu},
     )
     node.cluster.kubectl("cordon", "n1")
     output = node.run("begin")
     assert "an eviction would delete its emptyDir data, and delete_emptydir is false" in output
+    assert "DaemonSet plugin holds accelerators" in output
+    assert "DaemonSet" not in node.run("begin", adapter={"ignore_daemonsets": True})
     node.run("abort")
     assert node.node()["spec"]["unschedulable"] is True
-    assert node.pods() == ["scratch"]
+    assert node.pods() == ["plugin", "scratch"]
