@@ -70,6 +70,7 @@ class ProofChips:
         self.problem: str | None = None
         self.units: Sequence[Unit] = ()
         self._expected: dict[str, Mapping[str, Any]] = {}
+        self._names: dict[str, str] = {}
         try:
             vendor.observe()
         except SelectionError as error:
