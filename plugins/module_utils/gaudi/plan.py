@@ -305,7 +305,7 @@ def _runtime(case: _Case, result: GaudiPlan, engines: Mapping[str, str | None], 
 
 def _removal(host: Host, result: GaudiPlan, restart_policy: str) -> GaudiPlan:
     result.record = observed_files.exists(host, owned.GAUDI_RECORD)
-    result.packages = outcome.recorded_packages(host, owned.GAUDI_RECORD)
+    result.packages = sorted(packages_record.to_remove(host, owned.GAUDI_RECORD))
     held = in_use.refusal(host, vendors.GAUDI.name, "accelerators", "removed") if result.packages else None
     result.problems += [held] if held else []
     result.cdi = refresh.removal(host, vendors.GAUDI)

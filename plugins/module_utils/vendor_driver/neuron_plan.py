@@ -77,6 +77,11 @@ class _Case:
         """The version of the installed package with the driver."""
         return packages.found_on(self.host, [DKMS]).get(DKMS)
 
+    def lacks_hold(self, name: str) -> bool:
+        """Return whether a package that the role has installed is no longer held."""
+        is_own = name in packages_record.to_remove(self.host, owned.NEURON_RECORD)
+        return self.request.hold and is_own and name not in self.host["held_packages"]
+
     def refuse(self, version: str) -> str | None:
         return neuron_packages.obstacle(version, self.request, self.generations)
 
@@ -216,6 +221,10 @@ def _hook(case: _Case, result: NeuronPlan) -> None:
     result.hook = neuron_hook.plan(case.host, case.request)
     result.problems += result.hook.problems
     result.changes += result.hook.changes
+    if not result.problems and case.request.oci_hook and case.lacks_hold(HOOK):
+        result.transaction = result.transaction or packages.VendorTransaction()
+        result.transaction.hold = [*result.transaction.hold, HOOK]
+        result.changes.append(f"hold {HOOK}")
     if not result.hook.install or result.problems:
         return
     problem = neuron_packages.problem(case.host, case.request, case.platform)
@@ -267,9 +276,10 @@ def _pin_tools(case: _Case, result: NeuronPlan, pin: str | None) -> None:
     elif pin and known and not packages.fits(known, pin):
         work.install = [*work.install, wanted]
         result.reasons.append(f"{TOOLS} {known} is installed, and the release has {pin}")
-    if case.request.hold and any(item.partition("=")[0] == TOOLS for item in work.install):
+    installs = any(item.partition("=")[0] == TOOLS for item in work.install)
+    if (installs and case.request.hold) or case.lacks_hold(TOOLS):
         work.hold = list(dict.fromkeys([*work.hold, TOOLS]))
-    if work.install and not result.transaction:
+    if (work.install or work.hold) and not result.transaction:
         result.transaction = work
 
 
@@ -338,7 +348,7 @@ def _load(case: _Case, result: NeuronPlan) -> None:
 
 def _removal(host: Host, result: NeuronPlan) -> NeuronPlan:
     result.record = observed_files.exists(host, owned.NEURON_RECORD)
-    result.packages = outcome.recorded_packages(host, owned.NEURON_RECORD)
+    result.packages = sorted(packages_record.to_remove(host, owned.NEURON_RECORD))
     result.cdi = refresh.removal(host, vendors.NEURON)
     result.hook = neuron_hook.removal(host)
     result.problems += result.hook.problems

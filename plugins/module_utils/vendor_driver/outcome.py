@@ -13,7 +13,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part, package_query, package_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import packages, refresh
 
@@ -101,14 +100,6 @@ def keep_specification(
     result.reasons += result.cdi.reasons
     result.changes += result.cdi.changes
     result.verify = is_ready
-
-
-def recorded_packages(host: Host, path: str) -> list[str]:
-    """Return the installed packages that a role has requested and possibly installed. `path`: of its record."""
-    known = packages_record.read(host, path)
-    recorded = packages_record.possibly_installed(host, path, list(host["installed_packages"]))
-    requested = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
-    return sorted(requested & recorded & {*host["installed_packages"]})
 
 
 def removal_changes(result: VendorDriverPlan) -> list[str]:

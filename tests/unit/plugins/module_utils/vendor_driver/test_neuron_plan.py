@@ -349,8 +349,9 @@ def test_a_converged_host_needs_nothing(tmp_path):
         ({**CURRENT, TOOLS: "2.30.1.0"}, (DKMS, TOOLS), [f"{TOOLS}=2.32.28.0"], [TOOLS]),
         ({DKMS: "2.30.2.0"}, (DKMS,), [f"{TOOLS}=2.32.28.0"], [TOOLS]),
         (CURRENT, (TOOLS,), [], [DKMS]),
+        (CURRENT, (DKMS,), [], [TOOLS]),
     ],
-    ids=["other tools", "no tools", "no hold"],
+    ids=["other tools", "no tools", "no hold of the driver", "no hold of the tools"],
 )
 def test_drift_is_repaired(tmp_path, packages, held, install, hold):
     result = planned(record(working(tmp_path, packages=packages, held=held)), OFFERED)
@@ -443,6 +444,16 @@ def test_the_package_of_the_hook_is_installed_first(tmp_path):
     result = planned(record(working(tmp_path, packages=CURRENT, held=(DKMS, TOOLS))), oci_hook=True, release="2.32")
     assert (result.problems, result.transaction.install, result.transaction.hold) == ([], [HOOK], [HOOK])
     assert result.hook.options is None
+
+
+def test_a_lost_hold_of_the_hook_is_set_again(tmp_path):
+    host = record(with_hook(tmp_path, present={"runtimes": {"neuron": RUNTIME}}), DKMS, TOOLS, HOOK)
+    result = planned(host, oci_hook=True)
+    assert (result.problems, result.transaction.install, result.transaction.hold) == ([], [], [HOOK])
+    assert f"hold {HOOK}" in result.changes
+    host["held_packages"] = [DKMS, TOOLS, HOOK]
+    assert planned(host, oci_hook=True).transaction is None
+    assert planned(host, oci_hook=True, hold=False).transaction.release == [DKMS, HOOK, TOOLS]
 
 
 @pytest.mark.parametrize("default", [False, True])
