@@ -58,7 +58,7 @@ def plan(host: Host, request: NeuronDriverRequest) -> NeuronHook:
         return result
     if not installed.is_installed(host, HOOK):
         result.install = True
-        result.changes.append(f"register Docker's runtime {RUNTIME} of package {HOOK}")
+        result.changes.append(f"install {HOOK}, and register Docker's runtime {RUNTIME}")
         return result
     if host["docker_daemon_json"].get("error"):
         result.problems.append(str(host["docker_daemon_json"]["error"]))
