@@ -134,34 +134,7 @@ class ActionModule(ActionBase):
         notes = self._check_boot(host, options)
         adopted = self._adopt(host, values, options) if options["adopt"] else None
         selected = adopted.parts if adopted else selected
-        # If nothing acts, fails or asks with the facts of the observation's program, this plan is final.
-        parts = self._parts(host, values, selected, facts=self._facts)
-        final = self._facts is not None and site_plan.needs_facts(host, values, parts)
-        final = final and not any(part.acts or part.errors or part.query for part in parts.values())
-        if self._facts is not None and not final:
-            parts = self._parts(host, values, selected)
-        can_change = options["first_plan"] and not self._task.check_mode and host["uid"] == 0
-        can_wait = host["package_state"]["busy"] and can_change
-        if can_wait and any(part.acts or part.errors for part in parts.values()):
-            # While dpkg runs, packages look half installed. A plan is possible only after it has finished.
-            host = self._observe_after_package_manager(values, selected)
-            parts = self._parts(host, values, selected)
-        if options["first_plan"]:
-            parts, self._known = package_queries.ask_all(
-                parts,
-                self._package_manager,
-                lambda known: self._parts(host, values, selected, known),
-                lambda planned, known: bool(self._conflicts(host, planned, options, known)),
-            )
-        errors = self._conflicts(host, parts, options, self._known)
-        if options["first_plan"] and not errors and site_plan.reloads_driver(parts):
-            self._settings = self._gpu_settings(host)
-            parts = self._parts(host, values, selected)
-            errors = self._conflicts(host, parts, options, self._known)
-        facts = None
-        if options["first_plan"] and not errors and site_plan.needs_facts(host, values, parts):
-            facts = self._gpu_facts(host)
-            parts = parts if final else self._parts(host, values, selected, facts=facts)
+        host, parts, facts = self._resolve(host, values, selected, options)
         notes = [*notes, *site_report.leftover_notes(host, parts)]
         try:
             drain, drain_notes = site_drain.of_run(drain_values, parts, host["files"])
@@ -194,6 +167,40 @@ class ActionModule(ActionBase):
             result["_ansible_no_log"] = True
         result["converged"] = plan_result.is_converged(result, found)
         return plan_result.shortened(result) if options["short"] and result["converged"] else result
+
+    def _resolve(
+        self, host: dict[str, Any], values: dict[str, dict[str, Any]], selected: list[str], options: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Part], dict[str, Any] | None]:
+        """Plan the parts until nothing more has to be read. Return the host, the parts and the GPU facts."""
+        if self._facts is not None:
+            parts = self._parts(host, values, selected, facts=self._facts)
+            is_final = not any(part.acts or part.errors or part.query for part in parts.values())
+            if is_final and site_plan.needs_facts(host, values, parts):
+                return host, parts, self._facts
+        parts = self._parts(host, values, selected)
+        can_change = options["first_plan"] and not self._task.check_mode and host["uid"] == 0
+        can_wait = host["package_state"]["busy"] and can_change
+        if can_wait and any(part.acts or part.errors for part in parts.values()):
+            # While dpkg runs, packages look half installed. A plan is possible only after it has finished.
+            host = self._observe_after_package_manager(values, selected)
+            parts = self._parts(host, values, selected)
+        if not options["first_plan"]:
+            return host, parts, None
+        parts, self._known = package_queries.ask_all(
+            parts,
+            self._package_manager,
+            lambda known: self._parts(host, values, selected, known),
+            lambda planned, known: bool(self._conflicts(host, planned, options, known)),
+        )
+        errors = self._conflicts(host, parts, options, self._known)
+        if not errors and site_plan.reloads_driver(parts):
+            self._settings = self._gpu_settings(host)
+            parts = self._parts(host, values, selected)
+            errors = self._conflicts(host, parts, options, self._known)
+        if errors or not site_plan.needs_facts(host, values, parts):
+            return host, parts, None
+        facts = self._gpu_facts(host)
+        return host, self._parts(host, values, selected, facts=facts), facts
 
     def _package_manager(self, options: dict[str, Any]) -> dict[str, Any] | str:
         """Return the result of module package_transaction, or the text of its failure."""

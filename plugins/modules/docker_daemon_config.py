@@ -481,13 +481,7 @@ def revoked_note(manager: str, keys: tuple[str, ...]) -> str:
 def run(module: AnsibleModule) -> dict:
     """Apply the requested state and return the result."""
     params = module.params
-    for name in ("path", "state_directory"):
-        if not os.path.isabs(params[name]):
-            raise daemon_json.DaemonConfigError(
-                f"{name}={params[name]} is not an absolute path. Start the path with /."
-            )
-    if not params["managed_by"]:
-        raise daemon_json.DaemonConfigError("managed_by is empty. Set a name, or remove the option.")
+    refuse_unusable_options(params)
     shown_path = params["path"]
     path = os.path.realpath(shown_path)
     unit = params["service"] if "." in params["service"] else params["service"] + ".service"
@@ -496,12 +490,7 @@ def run(module: AnsibleModule) -> dict:
 
     host_file.refuse_special(path, shown_path)
     unit_flags = flags.unit_flags("/", unit)
-    other = flags.config_file_flag(unit_flags)
-    if other and os.path.realpath(str(other.value)) != path:
-        raise daemon_json.DaemonConfigError(
-            f"path={shown_path} is not the configuration file of {unit}, which sets {other.text} in {other.place}. "
-            f"Set path={other.value}."
-        )
+    refuse_other_file(unit_flags, unit, path, shown_path)
     state = record.load_state(read(record_file), record_file)
     if params["state"] == "undone":
         return undo_pending(module, path, state, record_file, unit=unit, unit_flags=unit_flags)
@@ -529,8 +518,51 @@ def run(module: AnsibleModule) -> dict:
     if is_written:
         host_file.refuse_fixed(path, shown_path)
         plan = plan._replace(text=readable_text(module, plan.text))
-    result = {
-        "changed": is_written or plan.state.record != state.record,
+    result = {**planned_result(params, plan, before, state), "pending": pending}
+    new = plan.state
+    if is_written:
+        result["validated_by"] = validate(module, plan.text) if plan.text is not None and params["validate"] else ""
+        new = new._replace(
+            written=written_now(plan, pending, undo.remember_former(before, plan.text, state, is_applied=is_applied)),
+            made_directory=state.made_directory or not os.path.isdir(os.path.dirname(path)),
+        )
+        result["pending"] = dockerd.pending({**new.written, "at": float("inf")}, boot_id(), run_command, unit)
+    if module.check_mode:
+        return result
+    if result["changed"]:
+        kept = {"before": before, "state": state, "is_applied": is_applied}
+        return {**result, **write(module, path, record_file, plan, new=new, **kept)}
+    if state.written and is_applied:
+        # The daemon has applied the last change. Clearing it from the record is not a change of the host.
+        write_record(record_file, state._replace(written=None))
+    return result
+
+
+def refuse_unusable_options(params: dict) -> None:
+    """Refuse relative paths and an empty manager."""
+    for name in ("path", "state_directory"):
+        if not os.path.isabs(params[name]):
+            raise daemon_json.DaemonConfigError(
+                f"{name}={params[name]} is not an absolute path. Start the path with /."
+            )
+    if not params["managed_by"]:
+        raise daemon_json.DaemonConfigError("managed_by is empty. Set a name, or remove the option.")
+
+
+def refuse_other_file(unit_flags: list[flags.Flag], unit: str, path: str, shown_path: str) -> None:
+    """Refuse a path that is not the file that the daemon reads."""
+    other = flags.config_file_flag(unit_flags)
+    if other and os.path.realpath(str(other.value)) != path:
+        raise daemon_json.DaemonConfigError(
+            f"path={shown_path} is not the configuration file of {unit}, which sets {other.text} in {other.place}. "
+            f"Set path={other.value}."
+        )
+
+
+def planned_result(params: dict, plan: daemon_plan.DaemonPlan, before: str | None, state: record.State) -> dict:
+    """Return what the module returns about a plan before it acts."""
+    return {
+        "changed": plan.text != before or plan.state.record != state.record,
         "changed_keys": list(plan.changed_keys),
         "restart_required_keys": plan.restart_keys,
         "reload_sufficient": not plan.restart_keys,
@@ -541,38 +573,37 @@ def run(module: AnsibleModule) -> dict:
         "satisfied_by_flags": plan.satisfied,
         "config": masking.masked_tree(plan.config),
         "validated_by": "",
-        "diff": diff(shown_path, before, plan.text, revoked_note(params["managed_by"], plan.revoked)),
+        "diff": diff(params["path"], before, plan.text, revoked_note(params["managed_by"], plan.revoked)),
     }
-    if is_written and plan.text is not None and params["validate"]:
-        result["validated_by"] = validate(module, plan.text)
-    new = plan.state
-    if is_written:
-        waiting = {
-            "reload": sorted({*pending["reload"], *set(plan.changed_keys) - set(plan.restart_keys)}),
-            "restart": sorted({*pending["restart"], *plan.restart_keys}),
-        }
-        new = new._replace(
-            written={
-                "at": time.monotonic_ns() // 1000,
-                "boot_id": boot_id(),
-                **waiting,
-                "former": undo.remember_former(before, plan.text, state, is_applied=is_applied),
-            },
-            made_directory=state.made_directory or not os.path.isdir(os.path.dirname(path)),
-        )
-        pending = dockerd.pending({**new.written, "at": float("inf")}, boot_id(), run_command, unit)
-    result["pending"] = pending
-    if module.check_mode:
-        return result
-    if not result["changed"]:
-        if state.written and is_applied:
-            # The daemon has applied the last change. Clearing it from the record is not a change of the host.
-            write_record(record_file, state._replace(written=None))
-        return result
 
-    if is_written:
-        if params["backup"] and before is not None:
-            result["backup_file"] = module.backup_local(path)
+
+def written_now(plan: daemon_plan.DaemonPlan, pending: dict, former: dict) -> dict:
+    """Return the entry of the record for a file that is written now and that the daemon has still to apply."""
+    return {
+        "at": time.monotonic_ns() // 1000,
+        "boot_id": boot_id(),
+        "reload": sorted({*pending["reload"], *set(plan.changed_keys) - set(plan.restart_keys)}),
+        "restart": sorted({*pending["restart"], *plan.restart_keys}),
+        "former": former,
+    }
+
+
+def write(
+    module: AnsibleModule,
+    path: str,
+    record_file: str,
+    plan: daemon_plan.DaemonPlan,
+    *,
+    before: str | None,
+    state: record.State,
+    new: record.State,
+    is_applied: bool,
+) -> dict:
+    """Write the file and the record, and return what the result has in addition."""
+    added = {}
+    if plan.text != before:
+        if module.params["backup"] and before is not None:
+            added["backup_file"] = module.backup_local(path)
         # If the module is killed, the record must cover every key in the file. So the record first contains the old and
         # the new keys, and only the new keys after the file is written.
         entries = {**state.record.entries, **new.record.entries}
@@ -596,7 +627,7 @@ def run(module: AnsibleModule) -> dict:
         write_config(module, path, None, new.made_directory)
         new = new._replace(written=None)
     write_record(record_file, new)
-    return result
+    return added
 
 
 def main() -> None:

@@ -761,6 +761,17 @@ def main() -> None:
     module.fail_json(msg="gpu_container requires its action plugin. Call it as gpufleet.hosts.gpu_container.")
 
 
+_CONDITIONS = {
+    "memory_min_mib": {"type": "int"},
+    "model": {"type": "str"},
+    "numa_node": {"type": "int"},
+    "mig_profile": {"type": "str"},
+    "memory_free_min_mib": {"type": "int"},
+    "health": {"type": "str", "choices": ["ok", "degraded"]},
+    "idle": {"type": "bool"},
+}
+
+
 def argument_spec() -> dict:
     """Return the options."""
     strings = {"type": "list", "elements": "str"}
@@ -771,18 +782,7 @@ def argument_spec() -> dict:
         "engine": {"type": "str", "choices": ["auto", "docker", "podman"], "default": "auto"},
         "accelerator": {"type": "str", "choices": list(vendors.OPTIONS), "default": vendors.AUTO},
         "gpus": {"type": "raw"},
-        "conditions": {
-            "type": "dict",
-            "options": {
-                "memory_min_mib": {"type": "int"},
-                "model": {"type": "str"},
-                "numa_node": {"type": "int"},
-                "mig_profile": {"type": "str"},
-                "memory_free_min_mib": {"type": "int"},
-                "health": {"type": "str", "choices": ["ok", "degraded"]},
-                "idle": {"type": "bool"},
-            },
-        },
+        "conditions": {"type": "dict", "options": _CONDITIONS},
         "exclusive": {"type": "bool", "default": False},
         "exclusive_ignore": {**strings, "default": []},
         "exclusive_scope": {"type": "str", "choices": ["host", "user"], "default": "host"},

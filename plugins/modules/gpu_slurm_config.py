@@ -191,24 +191,23 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.record import WorkloadRecords
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
 
+OPTIONS = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "gather": {"type": "bool", "default": False},
+    "node": {"type": "str"},
+    "detect": {"type": "str", "default": "off"},
+    "types": {"type": "dict", "default": {}},
+    "constrain_devices": {"type": "bool", "default": True},
+    "directory": {"type": "path", "default": "/etc/slurm"},
+    "programs": {"type": "path"},
+    **{name: accelerators_call.OPTIONS[name] for name in ("timeout", "driver_root", "_nvml_binding_path")},
+}
+
 
 def main() -> None:
     """Plan the files, and write them."""
     process_state.pin()
-    module = AnsibleModule(
-        argument_spec={
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "gather": {"type": "bool", "default": False},
-            "node": {"type": "str"},
-            "detect": {"type": "str", "default": "off"},
-            "types": {"type": "dict", "default": {}},
-            "constrain_devices": {"type": "bool", "default": True},
-            "directory": {"type": "path", "default": "/etc/slurm"},
-            "programs": {"type": "path"},
-            **{name: accelerators_call.OPTIONS[name] for name in ("timeout", "driver_root", "_nvml_binding_path")},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     if not is_root():
         module.fail_json(msg="This module needs root to write Slurm's files. Set become: true.")
     try:

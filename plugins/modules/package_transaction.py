@@ -640,43 +640,63 @@ def _run(module: AnsibleModule, manager: str) -> contextlib.AbstractContextManag
     return idle_commands.replaced(idle, run)
 
 
+def argument_spec() -> dict:
+    """Return the options."""
+    texts = {"type": "list", "elements": "str", "default": []}
+    return {
+        "record": {"type": "str", "required": True},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        **dict.fromkeys((*LISTS, "query", "query_streams", "query_dependencies"), texts),
+        "may_upgrade": {"type": "bool", "default": False},
+        "repositories": {"type": "list", "elements": "dict", "default": [], "options": repositories.OPTIONS},
+        "files": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "path": {"type": "path", "required": True},
+                "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+                "content": {"type": "str", "default": ""},
+                "secret_content": {"type": "str", "no_log": True},
+                "mode": {"type": "str", "choices": ["0644", "0600"], "default": "0644"},
+            },
+        },
+        "together_with": texts,
+        "rehearse_removals": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "record": {"type": "str", "required": True},
+                **dict.fromkeys(("together_with", "remove", "keep"), texts),
+            },
+        },
+        "idle_commands": texts,
+        "lock_timeout": {"type": "int", "default": 60},
+        "download_timeout": {"type": "int", "default": 120},
+    }
+
+
+def act(
+    wanted: transaction.TransactionRequest,
+    program: backend.Backend,
+    record: journal.Journal,
+    options: dict,
+    *,
+    check_mode: bool,
+) -> transaction.TransactionResult:
+    """Install or remove."""
+    if options["state"] == "present":
+        return transaction.present(wanted, program, record, check_mode=check_mode)
+    beside = [journal.Journal(name) for name in options["together_with"]]
+    return recorded_removal.absent(wanted, program, record, check_mode=check_mode, together_with=beside)
+
+
 def main() -> None:
     """Read the options, carry out the transaction, and report it."""
     process_state.pin()
-    texts = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
-        argument_spec={
-            "record": {"type": "str", "required": True},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            **dict.fromkeys((*LISTS, "query", "query_streams", "query_dependencies"), texts),
-            "may_upgrade": {"type": "bool", "default": False},
-            "repositories": {"type": "list", "elements": "dict", "default": [], "options": repositories.OPTIONS},
-            "files": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": {
-                    "path": {"type": "path", "required": True},
-                    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-                    "content": {"type": "str", "default": ""},
-                    "secret_content": {"type": "str", "no_log": True},
-                    "mode": {"type": "str", "choices": ["0644", "0600"], "default": "0644"},
-                },
-            },
-            "together_with": texts,
-            "rehearse_removals": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": {
-                    "record": {"type": "str", "required": True},
-                    **dict.fromkeys(("together_with", "remove", "keep"), texts),
-                },
-            },
-            "idle_commands": texts,
-            "lock_timeout": {"type": "int", "default": 60},
-            "download_timeout": {"type": "int", "default": 120},
-        },
+        argument_spec=argument_spec(),
         mask=masked,
         supports_check_mode=True,
     )
@@ -688,7 +708,8 @@ def main() -> None:
             msg=f"package_transaction does not support {platform['name']}. Use a host with Debian, Ubuntu, Enterprise "
             "Linux, Amazon Linux 2023, SLES, or a system that is derived from one of these."
         )
-    question, program = None, None
+    question = transaction.Question(options["query"], options["query_streams"], options["query_dependencies"])
+    program = None
     try:
         with contextlib.ExitStack() as stack:
             wanted = request(options, manager)
@@ -696,7 +717,6 @@ def main() -> None:
                 stack.enter_context(_run(module, manager)), lock_timeout=options["lock_timeout"]
             )
             record = journal.Journal(options["record"])
-            question = transaction.Question(options["query"], options["query_streams"], options["query_dependencies"])
             if question:
                 found = transaction.query(wanted, question, program, record, is_real=not module.check_mode)
                 warn(module, program)
@@ -706,13 +726,7 @@ def main() -> None:
             # A user without privileges can simulate, but not act.
             if os.geteuid() != 0 and not module.check_mode:
                 module.fail_json(msg=needs_root(os.geteuid()))
-            if options["state"] == "present":
-                result = transaction.present(wanted, program, record, check_mode=module.check_mode)
-            else:
-                beside = [journal.Journal(name) for name in options["together_with"]]
-                result = recorded_removal.absent(
-                    wanted, program, record, check_mode=module.check_mode, together_with=beside
-                )
+            result = act(wanted, program, record, options, check_mode=module.check_mode)
     except ERRORS as error:
         if program is not None:
             warn(module, program)

@@ -202,61 +202,84 @@ def _apply(
     policy: Policy,
     may_release: t.Callable[[Leaf], bool],
 ) -> Merge:
-    after = copy.deepcopy(tree)
-    entries = dict(record.entries)
-    containers = set(record.containers)
-    touched: list[Path] = []
-    edited: set[str] = set()
-    revoked: set[str] = set()
+    work = _Work(copy.deepcopy(tree), dict(record.entries), set(record.containers), [], set(), set())
+    _release(work, record, manager, requested, policy=policy, may_release=may_release)
+    _request(work, manager, requested, policy)
+    changed = {
+        ".".join(path)
+        for path in work.touched
+        if canonical_or_absent(get(tree, Leaf(path), policy))
+        != canonical_or_absent(get(work.after, Leaf(path), policy))
+    }
+    # An object or list that contains only values of others belongs to them.
+    new = ManagedRecord(
+        work.entries,
+        frozenset(path for path in work.containers if any(leaf.path[: len(path)] == path for leaf in work.entries)),
+    )
+    return Merge(work.after, new, tuple(sorted(changed)), tuple(sorted(work.edited)), tuple(sorted(work.revoked)))
 
+
+class _Work(t.NamedTuple):
+    """The tree and the record while keys are released and set."""
+
+    after: dict[str, t.Any]
+    entries: dict[Leaf, ManagedEntry]
+    containers: set[Path]
+    touched: list[Path]
+    edited: set[str]
+    revoked: set[str]
+
+
+def _release(
+    work: _Work,
+    record: ManagedRecord,
+    manager: str,
+    requested: t.Collection[Leaf],
+    *,
+    policy: Policy,
+    may_release: t.Callable[[Leaf], bool],
+) -> None:
+    """Restore what the manager no longer requests, unless another manager requests it or somebody has edited it."""
     for leaf, entry in record.entries.items():
         if manager not in entry.managers or leaf in requested or not may_release(leaf):
             continue
-        revoked.add(leaf.name)
+        work.revoked.add(leaf.name)
         others = tuple(name for name in entry.managers if name != manager)
         if others:
-            entries[leaf] = entry._replace(managers=others)
+            work.entries[leaf] = entry._replace(managers=others)
             continue
-        del entries[leaf]
-        if policy.equal(leaf.path, get(after, leaf, policy), entry.value):
-            _put(after, leaf, entry.previous, policy=policy, containers=containers)
-            touched.append(leaf.path)
+        del work.entries[leaf]
+        if policy.equal(leaf.path, get(work.after, leaf, policy), entry.value):
+            _put(work.after, leaf, entry.previous, policy=policy, containers=work.containers)
+            work.touched.append(leaf.path)
         else:
-            edited.add(leaf.name)
+            work.edited.add(leaf.name)
 
+
+def _request(work: _Work, manager: str, requested: dict[Leaf, t.Any], policy: Policy) -> None:
+    """Set what the manager requests, and record the former values."""
     for leaf, value in requested.items():
-        entry = entries.get(leaf)
-        current = get(after, leaf, policy)
+        entry = work.entries.get(leaf)
+        current = get(work.after, leaf, policy)
         others = tuple(name for name in entry.managers if name != manager) if entry else ()
         if entry and others and not policy.equal(leaf.path, entry.value, value):
             raise MergeError(
                 f'"{leaf.name}" is set to {policy.show(leaf.path, entry.value)} by {" and ".join(others)}, but '
                 f"{manager} requests {policy.show(leaf.path, value)}. Set the same value, or remove one of the two."
             )
-        _refuse_overlap(leaf, value, manager, entries, policy)
+        _refuse_overlap(leaf, value, manager, work.entries, policy)
         if policy.equal(leaf.path, current, value):
             if entry:
-                entries[leaf] = entry._replace(value=value, managers=_with(entry.managers, manager))
+                work.entries[leaf] = entry._replace(value=value, managers=_with(entry.managers, manager))
             continue
         # If somebody has edited the value, a later release restores the edited value.
         previous = entry.previous if entry and policy.equal(leaf.path, current, entry.value) else current
         if canonical_or_absent(previous) == canonical_or_absent(value):
-            del entries[leaf]  # the value from before the first change, which is not recorded
+            del work.entries[leaf]  # the value from before the first change, which is not recorded
         else:
-            entries[leaf] = ManagedEntry(value, previous, _with(entry.managers if entry else (), manager))
-        _put(after, leaf, value, policy=policy, containers=containers, make=True)
-        touched.append(leaf.path)
-
-    changed = {
-        ".".join(path)
-        for path in touched
-        if canonical_or_absent(get(tree, Leaf(path), policy)) != canonical_or_absent(get(after, Leaf(path), policy))
-    }
-    # An object or list that contains only values of others belongs to them.
-    new = ManagedRecord(
-        entries, frozenset(path for path in containers if any(leaf.path[: len(path)] == path for leaf in entries))
-    )
-    return Merge(after, new, tuple(sorted(changed)), tuple(sorted(edited)), tuple(sorted(revoked)))
+            work.entries[leaf] = ManagedEntry(value, previous, _with(entry.managers if entry else (), manager))
+        _put(work.after, leaf, value, policy=policy, containers=work.containers, make=True)
+        work.touched.append(leaf.path)
 
 
 def _refuse_overlap(leaf: Leaf, value: t.Any, manager: str, entries: dict[Leaf, ManagedEntry], policy: Policy) -> None:

@@ -50,6 +50,25 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
             f"proprietary modules ({needs_proprietary}). Proprietary modules of branch {case.window.last} or older "
             "support all of them. Set nvidia_driver_flavor to proprietary to confirm this choice."
         )
+    branch = driver_branch.requested_branch(case.request)
+    is_early = branch is not None and int(branch) < generations.FIRST_OPEN_BRANCH
+    if requested != "auto":
+        _refuse_impossible(requested, needs_open, needs_proprietary, branch if is_early else None)
+        chosen, why = requested, "requested"
+    elif needs_proprietary:
+        chosen, why = "proprietary", f"the open modules do not support {needs_proprietary}"
+    elif needs_open:
+        chosen, why = "open", f"only they support {needs_open}"
+    elif is_early:
+        chosen, why = "proprietary", f"branch {branch} has no open modules"
+    else:
+        chosen, why = _free_choice(case.host, data, modern, is_installed)
+    case.result.reasons.append(f"{chosen} kernel modules: {why}")
+    return chosen
+
+
+def _refuse_impossible(requested: str, needs_open: str, needs_proprietary: str, early_branch: str | None) -> None:
+    """Refuse a flavor that a GPU does not work with, or that the requested branch does not have."""
     if requested == "open" and needs_proprietary:
         raise Refused(
             f"nvidia_driver_flavor is open, but the open kernel modules do not support {needs_proprietary}. Use auto "
@@ -60,42 +79,26 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
             f"nvidia_driver_flavor is proprietary, but only the open kernel modules support {needs_open}. Use auto or "
             "open."
         )
-    branch = driver_branch.requested_branch(case.request)
-    is_early = branch is not None and int(branch) < generations.FIRST_OPEN_BRANCH
-    if is_early and requested == "open":
+    if requested == "open" and early_branch:
         raise Refused(
-            f"nvidia_driver_flavor is open, but branch {branch} has no open kernel modules; "
+            f"nvidia_driver_flavor is open, but branch {early_branch} has no open kernel modules; "
             f"{generations.FIRST_OPEN_BRANCH} is the first branch with them. Request a newer branch, or set "
             "nvidia_driver_flavor to proprietary."
         )
-    if requested != "auto":
-        case.result.reasons.append(f"{requested} kernel modules: requested")
-        return requested
-    if needs_proprietary:
-        case.result.reasons.append(f"proprietary kernel modules: the open modules do not support {needs_proprietary}")
-        return "proprietary"
-    if needs_open:
-        case.result.reasons.append(f"open kernel modules: only they support {needs_open}")
-        return "open"
-    if is_early:
-        case.result.reasons.append(f"proprietary kernel modules: branch {branch} has no open modules")
-        return "proprietary"
-    current = _installed_flavor(case.host, data) if is_installed else None
+
+
+def _free_choice(host: Host, data: dict, modern: str, is_installed: bool) -> tuple[str, str]:
+    """Return the flavor for GPUs that work with both, and why."""
+    current = _installed_flavor(host, data) if is_installed else None
     if current:
-        case.result.reasons.append(f"{current} kernel modules: already installed, and they support {modern}")
-        return current
+        return current, f"already installed, and they support {modern}"
     preferred = data.get("preferred_flavor")
     if preferred:
-        case.result.reasons.append(f"{preferred['flavor']} kernel modules: {preferred['reason']}")
-        return preferred["flavor"]
-    limit = build_limit(case.host, data, "open")
+        return preferred["flavor"], preferred["reason"]
+    limit = build_limit(host, data, "open")
     if limit:
-        case.result.reasons.append(
-            f"proprietary kernel modules: {limit['reason']}, and this host has {', '.join(limit['kernels'])}"
-        )
-        return "proprietary"
-    case.result.reasons.append(f"open kernel modules: they support {modern}")
-    return "open"
+        return "proprietary", f"{limit['reason']}, and this host has {', '.join(limit['kernels'])}"
+    return "open", f"they support {modern}"
 
 
 def build_limit(host: Host, data: dict, flavor: str | None) -> dict | None:

@@ -35,15 +35,15 @@ def choose(case: Case, data: dict) -> None:
     """Add the driver's packages, headers, stream, repository and services to the result."""
     kernel = kernel_rule(case.host["kernel"]["next_boot"], data)
     features = _features(case, data)
+    arch = case.host["os"]["arch"]
     context = {
         "flavor": case.result.flavor,
         "branch": case.result.branch,
         "build": case.result.module_build,
-        "arch": case.host["os"]["arch"],
+        "arch": arch,
         "components": case.request.components,
         "features": features,
     }
-    arch = case.host["os"]["arch"]
     names = {"branch": case.result.branch, "arch": data["arches"][arch], "machine": arch, **kernel["names"]}
     chosen = [
         {**rule, "name": name, "optional": _is_optional(case, rule)}
@@ -51,53 +51,15 @@ def choose(case: Case, data: dict) -> None:
         if applies(rule, context) and not rule.get("meta")
         for name in _fill(case, data, rule["name"], names)
     ]
-    case.result.packages = [rule["name"] for rule in chosen if not rule["optional"]]
-    case.result.packages += case.request.extra_packages
-    case.result.optional = [rule["name"] for rule in chosen if rule["optional"]]
-    case.result.lockstep = [rule["name"] for rule in chosen if rule.get("lockstep", True)]
-    case.result.name_patterns = _name_patterns(data, context)
-    case.result.common_packages = [
-        rule["name"]
-        for rule in data["packages"]
-        if rule.get("lockstep", True)
-        and not {"optional", "when", "from", "until", "component"} & set(rule)
-        and "{" not in rule["name"]
-        and applies(rule, context)
-    ]
+    _wanted(case, data, chosen, context)
     # Users who name their kernel's packages choose the meta packages, too.
     if case.result.module_build != "dkms" or not case.request.kernel_packages:
         case.result.kernel_meta = kernel_packages.metas(case.host, data, kernel, context)
-    names_chosen = {*(rule["name"] for rule in chosen), *kernel_packages.meta_names(case.result)}
-    case.result.removable = driver_membership.removable(case.host, data, names_chosen, context)
-    case.result.replaced = driver_membership.replaced(case.host, data, context)
-    case.result.replaced_modules = driver_membership.module_packages(case.result.replaced, data)
-    case.result.leftover_config = driver_membership.leftover_config(case.host, data, context)
-    case.result.prebuilt = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
-    hints = [rule["prebuilt_hint"] for rule in chosen if "prebuilt_hint" in rule] or [data.get("enable")]
-    case.result.prebuilt_hint = hints[0] or case.result.prebuilt_hint
-    case.result.only_prebuilt = "dkms" not in data["builds"]
-    case.result.unheld = [rule["name"] for rule in chosen if rule.get("held") is False]
-    if case.result.prebuilt and "vendor" in data:
-        case.result.reasons.append(
-            f"the kernel is not held: an upgrade may install a kernel for which {data['vendor']} has no module yet. "
-            "Run this role again after an upgrade of the kernel and before the reboot"
-        )
-    others = kernel_packages.other_builds(case.host, case.result.prebuilt)
-    case.result.replaced = sorted({*case.result.replaced, *others})
-    case.result.removable = sorted({*case.result.removable, *others})
-    if case.result.prebuilt and data.get("module_version_from"):
-        case.result.module_version_from = data["module_version_from"].format(**names)
-    elif data.get("module_version_from"):
-        case.result.former_prebuilt = driver_membership.prebuilt_of_source(case.host, data)
-    case.result.signed = case.result.module_build == "precompiled" and not any(rule.get("unsigned") for rule in chosen)
+    _prebuilt_modules(case, data, chosen, names)
+    _replaced(case, data, chosen, context)
     # The subnet manager needs this module to reach the switches, and nothing else loads it.
     case.result.modules = ["ib_umad"] if "nvlink5" in features else []
-    case.result.hold_needs = data.get("hold_needs", []) if case.request.hold else []
-    case.result.prerequisites = [*data.get("prerequisites", []), *case.result.hold_needs]
-    case.result.prerequisites_bring = data.get("prerequisites_bring", [])
-    case.result.prerequisites_hint = (
-        f"{capitalized(data['enable'])}." if "enable" in data else (case.platform or {}).get("prerequisites_hint")
-    )
+    _prerequisites(case, data)
     # The repositories may lack an optional package. The role plans again after the installation.
     with_service = [rule for rule in chosen if rule.get("service")]
     units = [rule["service"] for rule in with_service if not rule["optional"] or is_installed(case.host, rule["name"])]
@@ -114,6 +76,63 @@ def choose(case: Case, data: dict) -> None:
     case.result.loads_uvm = data.get("loads_uvm", False)
     if case.result.module_build == "dkms":
         _headers(case, data, names)
+
+
+def _wanted(case: Case, data: dict, chosen: list[dict], context: dict) -> None:
+    """Add the packages to install, and which of them have one version."""
+    case.result.packages = [rule["name"] for rule in chosen if not rule["optional"]]
+    case.result.packages += case.request.extra_packages
+    case.result.optional = [rule["name"] for rule in chosen if rule["optional"]]
+    case.result.lockstep = [rule["name"] for rule in chosen if rule.get("lockstep", True)]
+    case.result.name_patterns = _name_patterns(data, context)
+    case.result.common_packages = [
+        rule["name"]
+        for rule in data["packages"]
+        if rule.get("lockstep", True)
+        and not {"optional", "when", "from", "until", "component"} & set(rule)
+        and "{" not in rule["name"]
+        and applies(rule, context)
+    ]
+    case.result.unheld = [rule["name"] for rule in chosen if rule.get("held") is False]
+
+
+def _prebuilt_modules(case: Case, data: dict, chosen: list[dict], names: dict) -> None:
+    """Add which packages have modules that the vendor has built, and what follows from it."""
+    case.result.prebuilt = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
+    hints = [rule["prebuilt_hint"] for rule in chosen if "prebuilt_hint" in rule] or [data.get("enable")]
+    case.result.prebuilt_hint = hints[0] or case.result.prebuilt_hint
+    case.result.only_prebuilt = "dkms" not in data["builds"]
+    if case.result.prebuilt and "vendor" in data:
+        case.result.reasons.append(
+            f"the kernel is not held: an upgrade may install a kernel for which {data['vendor']} has no module yet. "
+            "Run this role again after an upgrade of the kernel and before the reboot"
+        )
+    if case.result.prebuilt and data.get("module_version_from"):
+        case.result.module_version_from = data["module_version_from"].format(**names)
+    elif data.get("module_version_from"):
+        case.result.former_prebuilt = driver_membership.prebuilt_of_source(case.host, data)
+    case.result.signed = case.result.module_build == "precompiled" and not any(rule.get("unsigned") for rule in chosen)
+
+
+def _replaced(case: Case, data: dict, chosen: list[dict], context: dict) -> None:
+    """Add the installed packages that the chosen ones replace, and what of them must go or may go."""
+    names_chosen = {*(rule["name"] for rule in chosen), *kernel_packages.meta_names(case.result)}
+    others = kernel_packages.other_builds(case.host, case.result.prebuilt)
+    replaced = driver_membership.replaced(case.host, data, context)
+    case.result.replaced_modules = driver_membership.module_packages(replaced, data)
+    case.result.replaced = sorted({*replaced, *others})
+    case.result.removable = sorted({*driver_membership.removable(case.host, data, names_chosen, context), *others})
+    case.result.leftover_config = driver_membership.leftover_config(case.host, data, context)
+
+
+def _prerequisites(case: Case, data: dict) -> None:
+    """Add the packages that must be installed before the driver's."""
+    case.result.hold_needs = data.get("hold_needs", []) if case.request.hold else []
+    case.result.prerequisites = [*data.get("prerequisites", []), *case.result.hold_needs]
+    case.result.prerequisites_bring = data.get("prerequisites_bring", [])
+    case.result.prerequisites_hint = (
+        f"{capitalized(data['enable'])}." if "enable" in data else (case.platform or {}).get("prerequisites_hint")
+    )
 
 
 def _is_optional(case: Case, rule: dict) -> bool:

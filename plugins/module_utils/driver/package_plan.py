@@ -114,25 +114,10 @@ def plan_packages(
     useless = driver_kernel_packages.mismatched(host, result, have.values())
     useless += driver_kernel_packages.without_module(host, result)
     if not missing and not moves and not useless and len(set(have.values())) <= 1:
-        todo.build = _kernels_to_build(host, result)
-        result.version = result.version or next(iter(have.values()), None)
-        # rpm runs the scripts of the removed package last, and they remove the same sources from DKMS.
-        registered = [entry["version"] for entry in host["dkms"]]
-        if todo.build and result.source == "nvidia" and result.version not in registered:
-            todo.register = f"{package_choice.dkms_name(host, result)}/{result.version}"
-        todo.build_commands = driver_dkms.commands(host, result, todo.build)
+        _build_only(host, result, todo, have)
         return
-    if result.successor:
-        changes = f"lacks {', '.join(missing)}" if missing else "is incomplete"
-        raise NoVersion(
-            f"The installed driver {' and '.join(sorted(set(have.values())))} {changes}, and the packages of branch "
-            f"{result.branch} of source {result.source} are transitional: they install branch {result.successor}. Set "
-            f"nvidia_driver_branch to {result.successor}."
-        )
-    names = [*to_query(result), *result.name_patterns, *_prerequisites_to_query(host, result)]
-    todo.query = names_to_query(host, names)
-    todo.query_dependencies = driver_kernel_packages.queried(result)
-    todo.prerequisites = _prerequisites(host, result, offers.versions if offers else None)
+    _refuse_transitional(result, missing, have)
+    _to_query(host, result, todo, offers)
     # Files of removed module packages in /etc still direct modprobe to them. Other packages' files may be the user's.
     if host["os"]["package_manager"] == "apt":
         work.purge = sorted({*work.purge, *result.replaced_modules})
@@ -142,17 +127,57 @@ def plan_packages(
         # The version is unknown until the repositories have been queried.
         work.install = [_item(host, name) for name in missing or moves or useless]
         return
-    available = offers.versions
-    driver_kernel_packages.skip_unavailable(host, result, available)
-    lockstep = [name for name in result.lockstep if name in _wanted(result, available)]
+    result.version = _version(host, request, result, offers, have)
+    _items(host, result, todo, offers, have)
+    _check_build(request, result, todo, result.version)
+
+
+def _build_only(host: Host, result: Resolution, todo: DriverTodo, have: dict[str, str]) -> None:
+    """Plan the builds of the modules if all packages are installed."""
+    todo.build = _kernels_to_build(host, result)
+    result.version = result.version or next(iter(have.values()), None)
+    # rpm runs the scripts of the removed package last, and they remove the same sources from DKMS.
+    registered = [entry["version"] for entry in host["dkms"]]
+    if todo.build and result.source == "nvidia" and result.version not in registered:
+        todo.register = f"{package_choice.dkms_name(host, result)}/{result.version}"
+    todo.build_commands = driver_dkms.commands(host, result, todo.build)
+
+
+def _refuse_transitional(result: Resolution, missing: list[str], have: dict[str, str]) -> None:
+    """Refuse to complete a driver with packages that install another branch."""
+    if not result.successor:
+        return
+    changes = f"lacks {', '.join(missing)}" if missing else "is incomplete"
+    raise NoVersion(
+        f"The installed driver {' and '.join(sorted(set(have.values())))} {changes}, and the packages of branch "
+        f"{result.branch} of source {result.source} are transitional: they install branch {result.successor}. Set "
+        f"nvidia_driver_branch to {result.successor}."
+    )
+
+
+def _to_query(host: Host, result: Resolution, todo: DriverTodo, offers: Offers | None) -> None:
+    """Plan the query of the repositories, and the prerequisites that they offer."""
+    names = [*to_query(result), *result.name_patterns, *_prerequisites_to_query(host, result)]
+    todo.query = names_to_query(host, names)
+    todo.query_dependencies = driver_kernel_packages.queried(result)
+    todo.prerequisites = _prerequisites(host, result, offers.versions if offers else None)
+
+
+def _version(host: Host, request: DriverRequest, result: Resolution, offers: Offers, have: dict[str, str]) -> str:
+    """Return the version of the driver, now that the offers are known."""
+    driver_kernel_packages.skip_unavailable(host, result, offers.versions)
+    lockstep = [name for name in result.lockstep if name in _wanted(result, offers.versions)]
     required = [name for name in lockstep if name not in (*result.optional, *result.prebuilt)]
     if required:
         search = _search(host, request, result, offers)
-        version = driver_version.choose_version(available, required, search, set(have.values()))
-    else:
-        # NVIDIA's installer provides the requested version; the packages only build its modules.
-        version = upstream_version(str(result.version))
-    result.version = version
+        return driver_version.choose_version(offers.versions, required, search, set(have.values()))
+    # NVIDIA's installer provides the requested version; the packages only build its modules.
+    return upstream_version(str(result.version))
+
+
+def _items(host: Host, result: Resolution, todo: DriverTodo, offers: Offers, have: dict[str, str]) -> None:
+    """Plan the packages of the chosen version, and what the transaction may change for them."""
+    work, installed, available, version = todo.transaction, host["packages"], offers.versions, str(result.version)
     driver_kernel_packages.name_builds(host, result, version, available)
     lockstep = [name for name in result.lockstep if name in _wanted(result, available)]
     full = {name: driver_version.newest_build(available, name, version) for name in lockstep}
@@ -177,7 +202,6 @@ def plan_packages(
         # Only the driver's own packages may change or lose their holds.
         work.may_change = sorted(driver_membership.changeable(host, result))
         work.release = [name for name in work.may_change if installed[name]["held"]]
-    _check_build(request, result, todo, version)
 
 
 def _wanted(result: Resolution, available: dict) -> list[str]:

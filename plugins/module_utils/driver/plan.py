@@ -78,34 +78,16 @@ def plan(
     if offers is not None and not result.errors:
         result = _first_available_branch(host, request, platform, result, offers)
         enables = bool(package_plan.enabling_driver(host, result, offers))
-        may_reject = request.source == "auto" and bool(result.other_sources) and not result.removal and not enables
-        if may_reject and _lacks_version(host, request, result, offers):
-            other = plan(host, values, platform, rejected_sources=_rejected(host, request, result, offers))
-            # The refusal for the next source says how to get signed modules, too.
-            if not other.errors or result.only_prebuilt:
-                return other
+        other = None if enables else _next_source(host, values, request, platform, result=result, offers=offers)
+        # The refusal for the next source says how to get signed modules, too.
+        if other and (not other.errors or result.only_prebuilt):
+            return other
         if request.module_build == "auto" and not enables:
             result = _dkms_without_prebuilt(host, request, platform, result, offers)
     todo = DriverTodo()
     if not result.errors and result.action != "none":
         try:
-            if result.action == "install":
-                package_plan.plan_packages(host, request, result, todo, offers)
-                package_plan.plan_repositories(host, request, result, todo, streams)
-                if result.source == "runfile":
-                    runfile.plan(host, request, result, todo)
-                elif offers is None and todo.query:
-                    _query_alternatives(host, request, platform, result, todo)
-                package_plan.plan_holds(host, request, result, todo)
-            else:
-                adoption.hold(host, request, result, todo, platform)
-            todo.services = [unit for unit in result.services if not adoption.is_running(host, unit)]
-            config_files.plan(host, request, result, todo)
-            todo.keep = system_container.KEEP if system_container.is_guest(host) else []
-            if request.activate:
-                todo.modules = _modules(host, result, todo)
-            todo.unfinished = _is_unfinished(host, result)
-            todo.runfile_record = None if todo.runfile else runfile.outdated_record(host)
+            _plan_todo(host, request, platform, result=result, todo=todo, offers=offers)
         except NoVersion as error:
             release = kernel_packages.how_to_release(host) if isinstance(error, NoModule) else ""
             result.errors.append(f"{error}{release}{_unknown_branch(result)}{_tried(result)}")
@@ -114,6 +96,51 @@ def plan(
     if acts and host["uid"] != 0 and not result.errors:
         result.errors.append(needs_root(host["uid"]))
     return DriverPlan(**vars(result), todo=todo, steps=steps, acts=acts, summary=_summary(host, result, todo))
+
+
+def _next_source(
+    host: Host,
+    values: Mapping[str, Any],
+    request: DriverRequest,
+    platform: dict | None,
+    *,
+    result: Resolution,
+    offers: Offers,
+) -> DriverPlan | None:
+    """Return the plan for the next source if the repositories of this one, which nobody asked for, lack the driver."""
+    may_reject = request.source == "auto" and bool(result.other_sources) and not result.removal
+    if not may_reject or not _lacks_version(host, request, result, offers):
+        return None
+    return plan(host, values, platform, rejected_sources=_rejected(host, request, result, offers))
+
+
+def _plan_todo(
+    host: Host,
+    request: DriverRequest,
+    platform: dict | None,
+    *,
+    result: Resolution,
+    todo: DriverTodo,
+    offers: Offers | None,
+) -> None:
+    """Plan what gives the host the driver: packages or the installer, files, modules and services."""
+    if result.action == "install":
+        package_plan.plan_packages(host, request, result, todo, offers)
+        package_plan.plan_repositories(host, request, result, todo, offers.streams if offers else None)
+        if result.source == "runfile":
+            runfile.plan(host, request, result, todo)
+        elif offers is None and todo.query:
+            _query_alternatives(host, request, platform, result, todo)
+        package_plan.plan_holds(host, request, result, todo)
+    else:
+        adoption.hold(host, request, result, todo, platform)
+    todo.services = [unit for unit in result.services if not adoption.is_running(host, unit)]
+    config_files.plan(host, request, result, todo)
+    todo.keep = system_container.KEEP if system_container.is_guest(host) else []
+    if request.activate:
+        todo.modules = _modules(host, result, todo)
+    todo.unfinished = _is_unfinished(host, result)
+    todo.runfile_record = None if todo.runfile else runfile.outdated_record(host)
 
 
 def _unknown_branch(result: Resolution) -> str:

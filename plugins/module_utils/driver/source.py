@@ -87,6 +87,20 @@ def choose(case: Case, installed: str | None) -> str:
             f"module {nvidia_driver(case.host)['loaded']} is loaded, but the files of its driver are gone; the loaded "
             "module is ignored"
         )
+    _refuse_to_mix(case, installed, requested)
+    if requested != "auto":
+        return requested
+    if installed in ("distribution", "nvidia"):
+        case.result.reasons.append(f"source {installed}: {_how_known(case, installed)}")
+        return installed
+    if installed is not None:
+        case.result.reasons.append(f"source preinstalled: {_why_kept(case, installed)}")
+        return "preinstalled"
+    return _first_suitable(case)
+
+
+def _refuse_to_mix(case: Case, installed: str | None, requested: str) -> None:
+    """Refuse a request that would put the files of one source over those of another."""
     is_install = requested in ("distribution", "nvidia", "runfile")
     # An interrupted installer leaves libraries, but also its entry in the record.
     begun = requested == "runfile" and any(runfile.read_record(case.host).values())
@@ -109,23 +123,16 @@ def choose(case: Case, installed: str | None) -> str:
             f"nvidia_driver_source is {requested}, but NVIDIA's installer installed the driver on this host "
             f"(nvidia-uninstall exists). {_change(case, installed, requested)}"
         )
-    if requested != "auto":
-        if (
-            requested in ("distribution", "nvidia")
-            and installed in ("distribution", "nvidia")
-            and installed != requested
-        ):
-            raise Refused(
-                f"nvidia_driver_source is {requested}, but driver packages from source {installed} are installed. The "
-                f"packages of the two sources overwrite each other's files. {_change(case, installed, requested)}"
-            )
-        return requested
-    if installed in ("distribution", "nvidia"):
-        case.result.reasons.append(f"source {installed}: {_how_known(case, installed)}")
-        return installed
-    if installed is not None:
-        case.result.reasons.append(f"source preinstalled: {_why_kept(case, installed)}")
-        return "preinstalled"
+    of_packages = ("distribution", "nvidia")
+    if requested in of_packages and installed in of_packages and installed != requested:
+        raise Refused(
+            f"nvidia_driver_source is {requested}, but driver packages from source {installed} are installed. The "
+            f"packages of the two sources overwrite each other's files. {_change(case, installed, requested)}"
+        )
+
+
+def _first_suitable(case: Case) -> str:
+    """Return the first source of the platform that supports the host, or the preferred one, whose refusal says why."""
     if case.platform is None:
         raise Refused(_unknown_platform(case.host))
     order = [

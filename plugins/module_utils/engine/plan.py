@@ -248,31 +248,15 @@ def _config(
         result.problems.append(host["docker_daemon_json"]["error"])
     if result.problems:
         return [], notes
-    file, record_file = host["files"][DEFAULT_PATH], host["files"].get(RECORD_FILE, {})
+    file = host["files"][DEFAULT_PATH]
     try:
-        state = record.load_state(record_file.get("content"), RECORD_FILE)
-        change = daemon_plan.plan(
-            file["content"] if file["exists"] else None,
-            state,
-            MANAGER,
-            masked_options,
-            present=True,
-            lists="union",
-            purge=True,
-            flags=flags,
-            path=DEFAULT_PATH,
-            in_swarm=is_swarm(host),
-        )
+        state, change = _change(host, masked_options, flags)
     except DaemonConfigError as error:
         result.problems.append(str(error))
         return [], notes
     before = parse(file["content"], DEFAULT_PATH) if file["exists"] else {}
     hidden = docker_data.hidden(host, before, change.config)
-    if hidden and result.is_installed:
-        result.problems.append(docker_data.problem(*hidden))
-        return [], notes
-    lost = docker_data.remap_problem(host, before, change.config) if result.is_installed else None
-    lost = lost or (None if result.query else image_store.problem(host, before, change.config, result.version))
+    lost = _lost_data(result, host, before, change.config, hidden)
     if lost:
         result.problems.append(lost)
         return [], notes
@@ -295,6 +279,37 @@ def _config(
         keys, content = state.written["restart"], host["docker_daemon_json"].get("content") or {}
         result.disruptions += disruptions.of_options(host, keys, content, request.restart_policy)
     return pending, notes
+
+
+def _change(
+    host: Host, masked_options: dict[str, t.Any], flags: list[Flag]
+) -> tuple[record.State, daemon_plan.DaemonPlan]:
+    """Return the record of daemon.json, and the planned change."""
+    file, record_file = host["files"][DEFAULT_PATH], host["files"].get(RECORD_FILE, {})
+    state = record.load_state(record_file.get("content"), RECORD_FILE)
+    change = daemon_plan.plan(
+        file["content"] if file["exists"] else None,
+        state,
+        MANAGER,
+        masked_options,
+        present=True,
+        lists="union",
+        purge=True,
+        flags=flags,
+        path=DEFAULT_PATH,
+        in_swarm=is_swarm(host),
+    )
+    return state, change
+
+
+def _lost_data(
+    result: EnginePlan, host: Host, before: dict[str, t.Any], after: dict[str, t.Any], hidden: tuple | None
+) -> str | None:
+    """Return why Docker would not find its data after the change. `hidden`: see `docker_data.hidden`."""
+    if hidden and result.is_installed:
+        return docker_data.problem(*hidden)
+    lost = docker_data.remap_problem(host, before, after) if result.is_installed else None
+    return lost or (None if result.query else image_store.problem(host, before, after, result.version))
 
 
 def _set_by_unit(options: dict[str, t.Any], command: str) -> list[str]:

@@ -44,63 +44,71 @@ def boot_time(root: str) -> int | None:
 
 def reasons(host: dict) -> list[dict]:
     """Return the reasons for a reboot as `id`, `text` and `driver` (whether the GPU driver is the cause)."""
+    is_guest = host["os"].get("variant") == VARIANT
+    # A reboot of an LXC guest changes neither its kernel nor the loaded modules.
+    found = [] if is_guest else _of_driver(host)
+    flag = host["reboot_flag"]
+    if flag["present"]:
+        names = ", ".join(flag["packages"]) or "no package is named"
+        found.append(_reason("distribution", f"the distribution requests a reboot ({names})", driver=False))
+    running, upcoming = host["kernel"]["running"], host["kernel"]["next_boot"]
+    if upcoming != running and not is_guest:
+        text = f"kernel {running} is running, but kernel {upcoming} boots next"
+        found.append(_reason("newer_kernel", text, driver=False))
+    return found
+
+
+def _reason(name: str, text: str, driver: bool = True) -> dict:
+    return {"id": name, "text": text, "driver": driver}
+
+
+def _of_driver(host: dict) -> list[dict]:
+    """Return the reasons that the GPU driver is the cause of."""
     driver = nvidia_driver(host)
-    running = host["kernel"]["running"]
+    running, upcoming = host["kernel"]["running"], host["kernel"]["next_boot"]
     loaded, library, on_disk = driver["loaded"], driver["library"], driver["on_disk"]
     found: list[dict] = []
-
-    def add(name: str, text: str, is_driver: bool = True) -> None:
-        found.append({"id": name, "text": text, "driver": is_driver})
-
     if loaded and library and library != loaded:
-        add(
-            "library_differs",
+        text = (
             f"module {loaded} is loaded, but the driver's libraries have version {library}: new GPU processes "
-            "fail until you reload the module or reboot the host",
+            "fail until you reload the module or reboot the host"
         )
-    if loaded and on_disk and on_disk != loaded:
-        add(
-            "module_differs",
-            f"module {loaded} is loaded, but the module on disk for kernel {running} has version {on_disk}",
-        )
-    elif loaded and driver["on_disk_flavor"] and driver["kernel_module_flavor"] not in (None, driver["on_disk_flavor"]):
-        add(
-            "flavor_differs",
-            f"the {driver['kernel_module_flavor']} modules are loaded, but the modules on disk for kernel {running} "
-            f"are the {driver['on_disk_flavor']} ones",
-        )
-    if found and found[-1]["id"] in ("module_differs", "flavor_differs"):
-        for entry in host.get("initramfs") or ():
-            if entry["has_driver"] and entry["kernel"] == host["kernel"]["next_boot"]:
-                state = "was built before this boot" if entry["before_boot"] else "has been rebuilt since"
-                add(
-                    "initramfs_outdated",
-                    f"the initramfs of kernel {entry['kernel']} ({entry['path']}) contains the driver's module, so the "
-                    f"host loaded {loaded} from it at this boot; it {state}",
-                )
+        found.append(_reason("library_differs", text))
+    found += _of_modules(host, driver, running)
     foreign = host["foreign_drivers"]
     for name in ("nouveau", "nova_core"):
         if foreign[name]["bound"] and (on_disk or driver["on_disk_next"]):
             devices = ", ".join(foreign[name]["bound"])
-            add(f"{name}_bound", f"{name} is bound to {devices}; only a reboot can unbind it")
+            found.append(_reason(f"{name}_bound", f"{name} is bound to {devices}; only a reboot can unbind it"))
     if nvidia_group(host)["gpus"] and not loaded and not on_disk and driver["on_disk_next"]:
-        add(
-            "module_for_next_kernel_only",
-            f"the driver's module is built for kernel {host['kernel']['next_boot']}, which boots next, but not for the "
-            f"running kernel {running}",
+        text = (
+            f"the driver's module is built for kernel {upcoming}, which boots next, but not for the running kernel "
+            f"{running}"
         )
-    is_guest = host["os"].get("variant") == VARIANT
-    if is_guest:
-        # A reboot of an LXC guest changes neither its kernel nor the loaded modules.
-        found.clear()
-    flag = host["reboot_flag"]
-    if flag["present"]:
-        names = ", ".join(flag["packages"]) or "no package is named"
-        add("distribution", f"the distribution requests a reboot ({names})", is_driver=False)
-    if host["kernel"]["next_boot"] != running and not is_guest:
-        add(
-            "newer_kernel",
-            f"kernel {running} is running, but kernel {host['kernel']['next_boot']} boots next",
-            is_driver=False,
+        found.append(_reason("module_for_next_kernel_only", text))
+    return found
+
+
+def _of_modules(host: dict, driver: dict, running: str) -> list[dict]:
+    """Return how the loaded modules differ from those on disk, and whether they came from an outdated initramfs."""
+    loaded, on_disk = driver["loaded"], driver["on_disk"]
+    if loaded and on_disk and on_disk != loaded:
+        text = f"module {loaded} is loaded, but the module on disk for kernel {running} has version {on_disk}"
+        found = [_reason("module_differs", text)]
+    elif loaded and driver["on_disk_flavor"] and driver["kernel_module_flavor"] not in (None, driver["on_disk_flavor"]):
+        text = (
+            f"the {driver['kernel_module_flavor']} modules are loaded, but the modules on disk for kernel {running} "
+            f"are the {driver['on_disk_flavor']} ones"
         )
+        found = [_reason("flavor_differs", text)]
+    else:
+        return []
+    for entry in host.get("initramfs") or ():
+        if entry["has_driver"] and entry["kernel"] == host["kernel"]["next_boot"]:
+            state = "was built before this boot" if entry["before_boot"] else "has been rebuilt since"
+            text = (
+                f"the initramfs of kernel {entry['kernel']} ({entry['path']}) contains the driver's module, so the "
+                f"host loaded {loaded} from it at this boot; it {state}"
+            )
+            found.append(_reason("initramfs_outdated", text))
     return found

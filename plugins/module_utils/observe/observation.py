@@ -169,17 +169,58 @@ def observe(
     `python`: the path of the Python that runs this module. `nvml_binding`: whether it has pynvml.
     `predict_volume` predicts the driver volume for a version of the driver. Without it, `driver_volume` is None.
     """
-    system = host_platform.read(root, machine)
     functions = pci.scan_all(root)
-    state = installed.read(root, system["package_manager"], run, package_patterns or ())
+    host = _system(root, machine, kernel, run, functions, units=units, files=files, patterns=package_patterns)
+    system = host["os"]
+    unknown = [name for name in packages or [] if not installed.is_installed(cast("Host", host), name)]
+    host["provided"] = installed.providers(root, system["package_manager"], unknown, run)
+    _add_nvidia(root, host, functions, run)
+    host["python"] = python
+    host["root_python"] = root_python.find(root, python)
+    host["nvml_binding"] = nvml_binding
+    daemon_files = [host["files"][path] for path in (observe_engines.DAEMON_JSON, observe_engines.DAEMON_JSON_RECORD)]
+    daemon_json = observe_engines.daemon_json(root, *daemon_files, run)
+    _mask_files(host["files"])
+    _add_engines(root, host, daemon_json, ask)
+    host["docker_group"] = docker_group.read(root, users or [], find_user)
+    _add_cdi(root, host)
+    host["cri_files"] = cri_files.read(root)
+    texts = [text for kind in ("containerd", "crio", "nodes") for text in host["cri_files"][kind].values()]
+    texts += [*observe_engines.runtime_programs(daemon_json)]
+    host["nvidia_runtimes"] = nvidia_runtimes.read(root, texts, run)
+    driver = host["accelerators"]["nvidia"]["driver"]
+    host["driver_volume"] = predict_volume(driver["loaded"] or driver["on_disk"]) if predict_volume else None
+    host["apt"] = repositories.apt(root, system, run) if system["package_manager"] == "apt" else None
+    host["repositories"] = repositories.rpm_repositories(root) if system["package_manager"] in ("dnf", "zypper") else []
+    host["nvidia_docker_traces"] = migration_traces.exist(root, host["docker_data"]["root"])
+    host["nvidia_docker"] = None
+    host["module_streams"] = installed.streams(root)
+    host["reboot_reasons"] = reboot_reasons.reasons(host)
+    host["reboot_required_reasons"] = [reason["text"] for reason in host["reboot_reasons"]]
+    return cast("Host", host)
+
+
+def _system(
+    root: str,
+    machine: str,
+    kernel: str,
+    run: Run,
+    functions: list,
+    *,
+    units: list[str] | None,
+    files: list[str] | None,
+    patterns: list[str] | None,
+) -> dict:
+    """Return what needs no other reading of the host: its platform, kernels, packages, services and files."""
+    system = host_platform.read(root, machine)
+    state = installed.read(root, system["package_manager"], run, patterns or ())
     kernels = host_kernels.read(root, kernel, run)
     releases = [entry["release"] for entry in kernels["kernels"]]
     found = accelerators.pick(functions, root)
     vendors = {one["vendor"] for one in found}
     units = [*UNITS, *(units or []), *accelerator_records.units(root, vendors)]
     paths = {*FILES, *record_files.paths(root), *accelerator_records.files(root, vendors), *(files or [])}
-    services = host_services.read(sorted(set(units)), run)
-    host: dict = {
+    return {
         "schema": SCHEMA,
         "os": system,
         "uid": os.geteuid(),
@@ -193,7 +234,10 @@ def observe(
         "installed_packages": state["all"],
         "held_packages": state["held"],
         "package_state": {name: state[name] for name in _PACKAGE_STATE},
-        "services": services,
+        "package_origins": package_origins.read(
+            root, system["package_manager"], state["details"], state["signed"], run
+        ),
+        "services": host_services.read(sorted(set(units)), run),
         "modules_loaded": devices.modules_loaded(root),
         "module_users": devices.module_users(root),
         "uvm_loaders": uvm_loading.loaders(root),
@@ -203,28 +247,23 @@ def observe(
         "image": machine_image.read(root),
         "reboot_flag": reboot_reasons.read_flag(root, state["installed_at"]),
     }
-    unknown = [name for name in packages or [] if not installed.is_installed(cast("Host", host), name)]
-    host["provided"] = installed.providers(root, system["package_manager"], unknown, run)
-    host["accelerators"]["nvidia"] = devices.nvidia(root, functions, host, run)
+
+
+def _add_nvidia(root: str, host: dict, functions: list, run: Run) -> None:
+    """Describe NVIDIA's GPUs and driver, the driver in the initramfs, and the programs that use GPUs."""
+    group = host["accelerators"]["nvidia"] = devices.nvidia(root, functions, host, run)
     # An LXC guest has the kernel of its node.
-    is_guest = system["variant"] == system_container.VARIANT
-    host["initramfs"] = (
-        [] if is_guest else initramfs.read(root, host["kernel"], host["accelerators"]["nvidia"]["driver"], run)
-    )
-    host["package_origins"] = package_origins.read(
-        root, system["package_manager"], state["details"], state["signed"], run
-    )
-    host["python"] = python
-    host["root_python"] = root_python.find(root, python)
-    host["nvml_binding"] = nvml_binding
-    host["holders"] = gpu_users.holders(root) if host["accelerators"]["nvidia"]["driver"]["loaded"] else []
-    daemon_files = [host["files"][path] for path in (observe_engines.DAEMON_JSON, observe_engines.DAEMON_JSON_RECORD)]
-    daemon_json = observe_engines.daemon_json(root, *daemon_files, run)
-    host["docker_daemon_json"] = masking.masked_tree(daemon_json)
+    is_guest = host["os"]["variant"] == system_container.VARIANT
+    host["initramfs"] = [] if is_guest else initramfs.read(root, host["kernel"], group["driver"], run)
+    host["holders"] = gpu_users.holders(root) if group["driver"]["loaded"] else []
+
+
+def _mask_files(files: dict[str, dict]) -> None:
+    """Mask the passwords in the contents of files."""
     masks = {
         observe_engines.DAEMON_JSON: masking.masked_file,
         observe_engines.DAEMON_JSON_RECORD: observe_engines.masked_record,
-        **dict.fromkeys(filter(owned.is_record, host["files"]), record_files.without_former_files),
+        **dict.fromkeys(filter(owned.is_record, files), record_files.without_former_files),
         # A digest in place of the login, so that a changed password is detected.
         **{
             path: functools.partial(own_files.sealed, path)
@@ -234,37 +273,32 @@ def observe(
         },
     }
     for path, mask in masks.items():
-        file = host["files"][path]
-        host["files"][path] = {**file, "content": mask(file["content"]) if file["content"] else file["content"]}
+        content = files[path]["content"]
+        files[path] = {**files[path], "content": mask(content) if content else content}
+
+
+def _add_engines(root: str, host: dict, daemon_json: dict, ask: Ask | None) -> None:
+    """Describe the container engines, their processes, and where Docker keeps its data."""
+    host["docker_daemon_json"] = masking.masked_tree(daemon_json)
     host["engines"] = observe_engines.engines(host, ask)
     host["engine_processes"] = engine_processes.read(root)
-    host["docker_group"] = docker_group.read(root, users or [], find_user)
     gpu_users.add_container_names(host, ask)
-    docker = host["engines"]["docker"]["info"] or {}
+    info = host["engines"]["docker"]["info"] or {}
     flag = next((flag["value"] for flag in daemon_json["flags"] if flag["key"] == "data-root"), None)
-    host["docker_data"] = docker_data.read(root, docker.get("root_dir"), daemon_json["content"] or {}, flag)
-    cdi_directories = [*places.DIRECTORIES, *docker.get("cdi_spec_dirs", ()), *podman_config.configured(root)]
-    specs = staleness.observed(root, cdi_directories)
+    host["docker_data"] = docker_data.read(root, info.get("root_dir"), daemon_json["content"] or {}, flag)
+
+
+def _add_cdi(root: str, host: dict) -> None:
+    """Describe the CDI specifications in all directories that an engine reads."""
+    info = host["engines"]["docker"]["info"] or {}
+    directories = [*places.DIRECTORIES, *info.get("cdi_spec_dirs", ()), *podman_config.configured(root)]
+    specs = staleness.observed(root, directories)
     host["cdi_specs"] = [{**spec, "nodes": observed_nodes.of_specification(root, spec["path"])} for spec in specs]
     has_others = any(group and group.get("record") for group in host["accelerators"].values()) or any(
         path in host["files"] for path in owned.ACCELERATOR_CDI_PROGRAMS.values()
     )
-    host["accelerator_specs"] = accelerator_records.specifications(root, cdi_directories) if has_others else []
+    host["accelerator_specs"] = accelerator_records.specifications(root, directories) if has_others else []
     host["cdi_nodes"] = host_nodes.of_host(root, host["accelerators"]["nvidia"]["gpus"]) if specs else None
-    host["cri_files"] = cri_files.read(root)
-    texts = [text for kind in ("containerd", "crio", "nodes") for text in host["cri_files"][kind].values()]
-    texts += [*observe_engines.runtime_programs(daemon_json)]
-    host["nvidia_runtimes"] = nvidia_runtimes.read(root, texts, run)
-    version = host["accelerators"]["nvidia"]["driver"]["loaded"] or host["accelerators"]["nvidia"]["driver"]["on_disk"]
-    host["driver_volume"] = predict_volume(version) if predict_volume else None
-    host["apt"] = repositories.apt(root, system, run) if system["package_manager"] == "apt" else None
-    host["repositories"] = repositories.rpm_repositories(root) if system["package_manager"] in ("dnf", "zypper") else []
-    host["nvidia_docker_traces"] = migration_traces.exist(root, host["docker_data"]["root"])
-    host["nvidia_docker"] = None
-    host["module_streams"] = installed.streams(root)
-    host["reboot_reasons"] = reboot_reasons.reasons(host)
-    host["reboot_required_reasons"] = [reason["text"] for reason in host["reboot_reasons"]]
-    return cast("Host", host)
 
 
 def _daemon_users(root: str) -> list[str]:

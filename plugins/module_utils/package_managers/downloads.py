@@ -104,22 +104,8 @@ def runner(
     """
     if limits.timeout < 1:
         raise PackageManagerError(f"{variable(limits.record)} is {limits.timeout:g}, but must be 1 or more.")
-    unreported = base_run.runner(module)
     retries = retries or Retries()
-
-    def plain(
-        argv: list[str], environment: dict[str, str] | None = None, stdin: str | None = None
-    ) -> tuple[int, str, str]:
-        if not reports or argv[0] not in _VERBS:
-            return unreported(argv, environment=environment, stdin=stdin)
-        reader = ProgressReader(f"running {argv[0]}")
-
-        def watch(data: bytes) -> None:
-            if reader.feed(data):
-                host_file.write(root, reader.text)
-
-        with host_file.shown(root, reader.text):
-            return unreported(argv, environment=environment, stdin=stdin, watch=watch)
+    plain = _reporting(base_run.runner(module), root) if reports else base_run.runner(module)
 
     def run(
         argv: list[str], environment: dict[str, str] | None = None, stdin: str | None = None
@@ -155,6 +141,26 @@ def runner(
         return rc, out, f"{err.rstrip()}\n{_tried(argv, tries)}" if tries > 1 and _problem((rc, out, err)) else err
 
     return run
+
+
+def _reporting(run: base_run.Run, root: str) -> base_run.Run:
+    """Return a function that also writes to the progress file what a package manager does."""
+
+    def reported(
+        argv: list[str], environment: dict[str, str] | None = None, stdin: str | None = None
+    ) -> tuple[int, str, str]:
+        if argv[0] not in _VERBS:
+            return run(argv, environment=environment, stdin=stdin)
+        reader = ProgressReader(f"running {argv[0]}")
+
+        def watch(data: bytes) -> None:
+            if reader.feed(data):
+                host_file.write(root, reader.text)
+
+        with host_file.shown(root, reader.text):
+            return run(argv, environment=environment, stdin=stdin, watch=watch)
+
+    return reported
 
 
 def _problem(result: tuple[int, str, str]) -> str:

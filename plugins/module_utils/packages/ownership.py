@@ -207,6 +207,7 @@ def finish(
     former_key = known["key"]
     given_key, *more_keys = [*keys] or [None]
     current_key = given_key or known["pending_key"] or former_key
+    current_keys = {current_key, *more_keys}
     files = {path: item for path, item in _files_changed(known, changed_files).items() if path not in undone}
     written = [path for path in known["written"] if path not in undone]
     touched = [*known["previous"], *undone]
@@ -231,15 +232,15 @@ def finish(
         "holds": [name for name in sorted({*known["holds"], *own_holds}) if name in still],
         "key": current_key if former_key or new or earlier else None,
         "former_keys": sorted({*known["former_keys"], *more_keys, former_key} - {current_key, None}),
-        # rpm keeps a key until somebody erases it.
-        "further_keys": [
-            key
-            for key in known["further_keys"]
-            if key not in (current_key, *more_keys) and any(is_key_of(name, key) for name in after)
-        ],
+        "further_keys": _imported_keys(known, current_keys, after),
         **_enabled_streams(known, enabled),
     }
     return with_shared_keys(content, others)
+
+
+def _imported_keys(known: Mapping[str, Any], current: Collection[str | None], after: Collection[str]) -> list[str]:
+    """Return the further keys that rpm still has: it keeps a key until somebody erases it."""
+    return [key for key in known["further_keys"] if key not in current and any(is_key_of(name, key) for name in after)]
 
 
 def removal(

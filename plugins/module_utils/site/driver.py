@@ -56,24 +56,14 @@ def present(
         reload_settings.report(host, request, result, settings)
         result.summary += [] if result.todo.modules["unload"] else ["reload the kernel modules"]
     is_answered = versions is not None and result.rejected_sources == (rejected_sources or {})
-    decision: dict[str, Any] = {"reasons": [], "ids": [], "go": False, "why_not": None, "attempt": ""}
-    has_old_record = verifies = False
-    if result.action != "none":
-        decision = reboot.decision(host, request.reboot_policy, is_controller)
-        decision["attempt"] = reboot.attempt(host, decision["ids"])
-        has_old_record = not decision["ids"] and observed_files.exists(host, owned.DRIVER_REBOOT_MARKER)
-        # A driver that needs a reboot is verified after the reboot.
-        can_verify = request.activate and not any(reason["driver"] for reason in host["reboot_reasons"])
-        verifies = can_verify and observed_files.exists(host, owned.DRIVER_UNVERIFIED_MARKER)
+    decision = _reboot(host, request, result, is_controller)
+    manages = result.action != "none"
+    has_old_record = manages and not decision["ids"] and observed_files.exists(host, owned.DRIVER_REBOOT_MARKER)
+    # A driver that needs a reboot is verified after the reboot.
+    can_verify = manages and request.activate and not any(reason["driver"] for reason in host["reboot_reasons"])
+    verifies = can_verify and observed_files.exists(host, owned.DRIVER_UNVERIFIED_MARKER)
     interrupts = driver_disruptions.of_present(host, request, result, decision, is_controller=is_controller)
-    report = {
-        "version": nvidia_driver(host)["loaded"] or nvidia_driver(host)["library"],
-        "flavor": nvidia_driver(host)["kernel_module_flavor"] or result.flavor,
-        "source": result.source,
-        "reasons": [*result.reasons, *(reboot.notes(host) if result.action != "none" else [])],
-        "reboot_required_reasons": decision["reasons"],
-        "not_rebooted_because": decision["why_not"],
-    }
+    report = _report(host, result, decision)
     # Whether the files of the driver change, on which the driver volume and the daemon's packages depend.
     installs = bool(result.todo.transaction.install or result.todo.runfile)
     has_secrets = bool(request.repository_password or request.proxy_password)
@@ -97,6 +87,26 @@ def present(
         "report": report,
         "has_secrets": has_secrets,
         "disruptions": interrupts,
+    }
+
+
+def _reboot(host: Host, request: DriverRequest, result: DriverPlan, is_controller: bool) -> dict[str, Any]:
+    """Return whether the role reboots the host, and why or why not."""
+    if result.action == "none":
+        return {"reasons": [], "ids": [], "go": False, "why_not": None, "attempt": ""}
+    decision = reboot.decision(host, request.reboot_policy, is_controller)
+    return {**decision, "attempt": reboot.attempt(host, decision["ids"])}
+
+
+def _report(host: Host, result: DriverPlan, decision: dict[str, Any]) -> dict[str, Any]:
+    driver = nvidia_driver(host)
+    return {
+        "version": driver["loaded"] or driver["library"],
+        "flavor": driver["kernel_module_flavor"] or result.flavor,
+        "source": result.source,
+        "reasons": [*result.reasons, *(reboot.notes(host) if result.action != "none" else [])],
+        "reboot_required_reasons": decision["reasons"],
+        "not_rebooted_because": decision["why_not"],
     }
 
 

@@ -114,22 +114,9 @@ def plan(
         result.reasons.append(obstacle)
         return result
     wanted = digest()
-    if wanted is None:
-        return OwnCdi(
-            problems=[
-                "nvidia_container_toolkit_isolations contains cdi. Without NVIDIA's container toolkit, the role writes "
-                "the CDI specification with a program that contains pynvml, but the controller has no pynvml. Install "
-                "the Python package nvidia-ml-py for the Python that runs Ansible."
-            ]
-        )
-    if host["root_python"] is None:
-        return OwnCdi(
-            problems=[
-                f"{UNIT} runs as root, but users other than root can replace {host['python'] or 'the Python'} that "
-                "runs this task, and the host has no other suitable Python. Install Python 3.9 or later with the "
-                "host's package manager, or remove cdi from nvidia_container_toolkit_isolations."
-            ]
-        )
+    problem = _problem(host, wanted)
+    if problem:
+        return OwnCdi(problems=[problem])
     result = OwnCdi(is_known=state.get("load_state") == "loaded")
     if observed_files.content(host, owned.CDI_PROGRAM) != wanted:
         result.options = dict(OPTIONS)
@@ -158,6 +145,23 @@ def plan(
         *([f"refresh the CDI specification {owned.CDI_REFRESHED} for driver {driver}"] if result.restart else []),
     ]
     return result
+
+
+def _problem(host: Host, digest: str | None) -> str | None:
+    """Return what the program lacks on the controller or on the host."""
+    if digest is None:
+        return (
+            "nvidia_container_toolkit_isolations contains cdi. Without NVIDIA's container toolkit, the role writes "
+            "the CDI specification with a program that contains pynvml, but the controller has no pynvml. Install "
+            "the Python package nvidia-ml-py for the Python that runs Ansible."
+        )
+    if host["root_python"] is None:
+        return (
+            f"{UNIT} runs as root, but users other than root can replace {host['python'] or 'the Python'} that "
+            "runs this task, and the host has no other suitable Python. Install Python 3.9 or later with the "
+            "host's package manager, or remove cdi from nvidia_container_toolkit_isolations."
+        )
+    return None
 
 
 def removal(host: Host, besides: t.Collection[str] = ()) -> OwnCdi:

@@ -105,36 +105,12 @@ def plan(
     if request.migrate:
         result.migration = migration_plan.plan(host, remove_containers=request.migrate_remove_containers)
         host = migration_plan.after(host, result.migration)
-    packages = package_plan.plan(host, request, platforms, versions)
-    work = _with_old_packages(packages, result.migration)
-    result.version, result.source, result.query = packages.version, packages.source, packages.query
-    result.problems = list(packages.problems)
-    reasons = [*result.migration.reasons, *packages.reasons]
-    conflict = leftovers.conflict(host) if packages.query or (work and work.install) else None
-    if conflict and not request.migrate:
-        result.problems.append(conflict)
-    elif work and not packages.problems:
-        result.transaction, result.packages = work, work.install
-        result.adds_hook = package_plan.UNIT[0] not in package_plan.found_on(host)
-        result.has_secrets = own_repository.has_password(work.repositories)
+    reasons = _packages(result, package_plan.plan(host, request, platforms, versions), host, request)
     result.problems += compatibility.problems(
-        driver, packages.version, coexistence.for_containers(host, engines), request.isolations
+        driver, result.version, coexistence.for_containers(host, engines), request.isolations
     )
     if "docker" in engines:
-        registration = docker_runtime.plan(host, default_runtime=request.default_runtime)
-        result.options, result.problems = registration.options, [*result.problems, *registration.problems]
-        reasons += registration.reasons
-        if docker_runtime.needs_restart(host) and not result.adds_hook:
-            result.restart = [docker_runtime.HOOK]
-        if result.migration.restart:
-            result.restart = [*result.restart, result.migration.restart]
-        result.config_needed = bool(registration.changes or result.restart)
-        result.changes += registration.changes
-        result.changes += ["restart docker.service for the new hook"] if docker_runtime.HOOK in result.restart else []
-        result.changes += [f"restart docker.service for {result.migration.restart}"] if result.migration.restart else []
-        # Docker detects the hook of new packages only when it starts.
-        restart = [*registration.restart, *result.restart, *([docker_runtime.HOOK] if result.adds_hook else [])]
-        result.disruptions = disruptions.of_options(host, restart, registration.config, restart_policy)
+        reasons += _docker(result, host, request, restart_policy)
     elif request.default_runtime and not {"containerd", "crio"} & set(engines):
         result.problems.append(_no_default(node))
     result.cri = cri_plan.plan(host, engines, default_runtime=request.default_runtime, restart_policy=restart_policy)
@@ -145,34 +121,45 @@ def plan(
     reasons += [f"{node.title} has its own containerd, in which role {NODE_ROLE} registers the runtime"] if node else []
     oci_runtime = cri_plan.oci_runtime(host, engines, default_runtime=request.default_runtime)
     _config(result, host, request, oci_runtime)
-    installs = bool(result.transaction and result.transaction.install)
-    result.cdi = cdi_refresh.plan(
-        host,
-        packages.version,
-        driver,
-        installs=installs,
-        has_new_driver=has_new_driver,
-        waits=cdi_waits,
-        changed=cdi_changed,
-    )
-    result.changes += result.cdi.changes
-    reasons += result.cdi.reasons
-    if compatibility.CDI in request.isolations and result.cdi.specification is None:
-        result.own_cdi = own_cdi.plan(
-            host, driver, cdi_program, has_new_driver=has_new_driver, waits=cdi_waits, changed=cdi_changed
-        )
-    else:
-        result.own_cdi = own_cdi.removal(host, result.cdi.remove)
-    result.changes += result.own_cdi.changes
-    result.problems += result.own_cdi.problems
-    reasons += result.own_cdi.reasons
+    kept = {"has_new_driver": has_new_driver, "waits": cdi_waits, "changed": cdi_changed}
+    reasons += _specification(result, host, request, driver, cdi_program=cdi_program, **kept)
     reasons += _wrapper(result, host, engines, wanted=request.wrapper)
     result.changes = [
         *result.migration.changes,
         *(result.transaction.changes() if result.transaction else []),
         *result.changes,
     ]
-    result.acts = bool(
+    result.acts = _acts(result)
+    if result.acts and host["uid"] != 0:
+        result.problems.append(needs_root(host["uid"]))
+    reasons += registered_runtimes.foreign(host)
+    result.reason = "; ".join(reasons) or f"the toolkit {result.version} is installed"
+    return result
+
+
+def _specification(
+    result: ToolkitPlan,
+    host: Host,
+    request: ToolkitRequest,
+    driver: str | None,
+    *,
+    cdi_program: t.Callable[[], str | None],
+    **kept: t.Any,
+) -> list[str]:
+    """Plan what keeps the CDI specification up to date: a unit of the toolkit, or a program. Return the reasons."""
+    installs = bool(result.transaction and result.transaction.install)
+    result.cdi = cdi_refresh.plan(host, result.version, driver, installs=installs, **kept)
+    if compatibility.CDI in request.isolations and result.cdi.specification is None:
+        result.own_cdi = own_cdi.plan(host, driver, cdi_program, **kept)
+    else:
+        result.own_cdi = own_cdi.removal(host, result.cdi.remove)
+    result.changes += [*result.cdi.changes, *result.own_cdi.changes]
+    result.problems += result.own_cdi.problems
+    return [*result.cdi.reasons, *result.own_cdi.reasons]
+
+
+def _acts(result: ToolkitPlan) -> bool:
+    return bool(
         result.transaction
         or result.migration.changes
         or result.config_needed
@@ -182,11 +169,39 @@ def plan(
         or result.wrapper.changes
         or result.cri.changes
     )
-    if result.acts and host["uid"] != 0:
-        result.problems.append(needs_root(host["uid"]))
-    reasons += registered_runtimes.foreign(host)
-    result.reason = "; ".join(reasons) or f"the toolkit {packages.version} is installed"
-    return result
+
+
+def _packages(result: ToolkitPlan, packages: RolePackages, host: Host, request: ToolkitRequest) -> list[str]:
+    """Plan the transaction of the packages, with what a migration removes in it. Return the reasons."""
+    work = _with_old_packages(packages, result.migration)
+    result.version, result.source, result.query = packages.version, packages.source, packages.query
+    result.problems = list(packages.problems)
+    conflict = leftovers.conflict(host) if packages.query or (work and work.install) else None
+    if conflict and not request.migrate:
+        result.problems.append(conflict)
+    elif work and not packages.problems:
+        result.transaction, result.packages = work, work.install
+        result.adds_hook = package_plan.UNIT[0] not in package_plan.found_on(host)
+        result.has_secrets = own_repository.has_password(work.repositories)
+    return [*result.migration.reasons, *packages.reasons]
+
+
+def _docker(result: ToolkitPlan, host: Host, request: ToolkitRequest, restart_policy: str) -> list[str]:
+    """Plan the runtime in daemon.json, and what Docker detects only when it starts. Return the reasons."""
+    registration = docker_runtime.plan(host, default_runtime=request.default_runtime)
+    result.options, result.problems = registration.options, [*result.problems, *registration.problems]
+    if docker_runtime.needs_restart(host) and not result.adds_hook:
+        result.restart = [docker_runtime.HOOK]
+    if result.migration.restart:
+        result.restart = [*result.restart, result.migration.restart]
+    result.config_needed = bool(registration.changes or result.restart)
+    result.changes += registration.changes
+    result.changes += ["restart docker.service for the new hook"] if docker_runtime.HOOK in result.restart else []
+    result.changes += [f"restart docker.service for {result.migration.restart}"] if result.migration.restart else []
+    # Docker detects the hook of new packages only when it starts.
+    restart = [*registration.restart, *result.restart, *([docker_runtime.HOOK] if result.adds_hook else [])]
+    result.disruptions = disruptions.of_options(host, restart, registration.config, restart_policy)
+    return registration.reasons
 
 
 def _no_default(node: KubernetesNode | None) -> str:

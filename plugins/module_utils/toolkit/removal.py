@@ -92,33 +92,15 @@ def plan(host: Host, restart_policy: str = "when_safe") -> ToolkitRemoval:
     result = ToolkitRemoval(record=observed_files.exists(host, owned.CONTAINER_TOOLKIT_RECORD))
     result.proof = observed_files.exists(host, owned.CONTAINER_PROOF_RECORD)
     result.has_saved = observed_files.exists(host, owned.MIGRATION)
-    found, path = package_plan.found_on(host), owned.CONTAINER_TOOLKIT_RECORD
-    recorded = packages_record.possibly_installed(host, path, list(host["installed_packages"]))
-    removable = packages_record.to_remove(host, path)
-    ours = [name for name in package_plan.UNIT if name in removable]
-    needed_by = {name: user for user in found if user not in recorded for name in _REQUIRED.get(user, ())}
-    result.packages = [name for name in ours if name not in needed_by]
-    result.reasons += [
-        f"{name} stays, because {needed_by[name]} was installed before this role and requires it"
-        for name in ours
-        if name in needed_by
-    ]
+    found = package_plan.found_on(host)
+    result.packages, result.reasons = _packages(host, found)
     try:
         result.revokes = docker_runtime.is_registered(host)
     except DaemonConfigError as error:
         result.problems.append(str(error))
     result.drop_ins = [owned.CDI_REFRESH_DROP_IN] if observed_files.exists(host, owned.CDI_REFRESH_DROP_IN) else []
     if _BASE in result.packages:
-        specification = places.real(cdi_refresh.output(host))
-        result.files = [path for path in (config_file.PATH, _CONFIG_RECORD) if observed_files.exists(host, path)]
-        if specification in [places.real(spec["path"]) for spec in host["cdi_specs"]]:
-            result.files.append(specification)
-        units = {unit: host["services"].get(unit) or {} for unit in cdi_refresh.UNITS}
-        result.disable = [
-            unit
-            for unit, state in units.items()
-            if state.get("unit_file_state") == "enabled" or state.get("active_state") == "active"
-        ]
+        result.files, result.disable = _left_by_packages(host)
     elif observed_files.exists(host, _CONFIG_RECORD):
         _restore(host, result)
     number = coexistence.running(host, "docker")
@@ -152,6 +134,41 @@ def plan(host: Host, restart_policy: str = "when_safe") -> ToolkitRemoval:
         result.problems.append(needs_root(host["uid"]))
     if not result.acts and not result.reasons:
         result.reasons.append("this role has not installed anything on this host")
+    result.changes = _changes(result)
+    return result
+
+
+def _packages(host: Host, found: t.Collection[str]) -> tuple[list[str], list[str]]:
+    """Return the packages to remove, and why others of this role stay: packages of somebody else require them."""
+    path = owned.CONTAINER_TOOLKIT_RECORD
+    recorded = packages_record.possibly_installed(host, path, list(host["installed_packages"]))
+    removable = packages_record.to_remove(host, path)
+    ours = [name for name in package_plan.UNIT if name in removable]
+    needed_by = {name: user for user in found if user not in recorded for name in _REQUIRED.get(user, ())}
+    return [name for name in ours if name not in needed_by], [
+        f"{name} stays, because {needed_by[name]} was installed before this role and requires it"
+        for name in ours
+        if name in needed_by
+    ]
+
+
+def _left_by_packages(host: Host) -> tuple[list[str], list[str]]:
+    """Return the files that the removed packages would leave, and the units whose links would stay."""
+    specification = places.real(cdi_refresh.output(host))
+    files = [path for path in (config_file.PATH, _CONFIG_RECORD) if observed_files.exists(host, path)]
+    if specification in [places.real(spec["path"]) for spec in host["cdi_specs"]]:
+        files.append(specification)
+    units = {unit: host["services"].get(unit) or {} for unit in cdi_refresh.UNITS}
+    enabled = [
+        unit
+        for unit, state in units.items()
+        if state.get("unit_file_state") == "enabled" or state.get("active_state") == "active"
+    ]
+    return files, enabled
+
+
+def _changes(result: ToolkitRemoval) -> list[str]:
+    """Return the texts of the changes, in their order."""
     parts = (
         (_PROOF, result.proof),
         (f"remove the options of this role from {DEFAULT_PATH}", result.revokes),
@@ -165,14 +182,13 @@ def plan(host: Host, restart_policy: str = "when_safe") -> ToolkitRemoval:
     texts = [text for text, is_needed in parts if is_needed]
     # The engines must not know the runtime when its programs are removed.
     first = int(result.proof) + int(result.revokes)
-    result.changes = [
+    return [
         *texts[:first],
         *result.cri.changes,
         *result.own_cdi.changes,
         *texts[first:],
         *result.wrapper.changes,
     ]
-    return result
 
 
 def _restore(host: Host, result: ToolkitRemoval) -> None:

@@ -145,22 +145,7 @@ def plan(
     result.disable = [
         name for name, text in units.items() if text is None and states[name].get("load_state") == "loaded"
     ]
-    spec = specification_check.own(host["accelerator_specs"], vendor)
-    other = specification_check.other(host["accelerator_specs"], vendor, kind)
-    why = None
-    if other:
-        result.reasons.append(
-            f"{other['path']} already describes {kind}, so {result.specification} is not written; to get a second "
-            f"specification, set another {vendor.role}_cdi_kind"
-        )
-        why = "remove" if spec else None
-    elif is_ready and (spec is None or spec["kind"] != kind or specification_check.differences(spec, devices)):
-        why = "refresh"
-    # A changed program may write another specification.
-    is_new = bool(result.options) and is_ready and not other
-    result.restart = why is not None or is_new
-    result.remove = [spec["path"]] if spec and spec["kind"] != kind else []
-    verb = "remove" if why == "remove" else "refresh"
+    verb = _specification(result, host, vendor, devices, kind, is_ready=is_ready)
     result.changes = [
         *(f"remove {path}" for path in result.remove),
         *(f"disable {name}" for name in result.disable),
@@ -171,6 +156,32 @@ def plan(
         *([f"{verb} the CDI specification {result.specification}"] if result.restart else []),
     ]
     return result
+
+
+def _specification(
+    result: VendorRefresh,
+    host: Host,
+    vendor: VendorDriver,
+    devices: Sequence[Mapping[str, Any]],
+    kind: str,
+    *,
+    is_ready: bool,
+) -> str:
+    """Plan whether the program runs, and return what it does: refresh the specification, or remove it."""
+    spec = specification_check.own(host["accelerator_specs"], vendor)
+    other = specification_check.other(host["accelerator_specs"], vendor, kind)
+    result.remove = [spec["path"]] if spec and spec["kind"] != kind else []
+    if other:
+        result.reasons.append(
+            f"{other['path']} already describes {kind}, so {result.specification} is not written; to get a second "
+            f"specification, set another {vendor.role}_cdi_kind"
+        )
+        result.restart = spec is not None
+        return "remove" if spec else "refresh"
+    is_outdated = spec is None or spec["kind"] != kind or bool(specification_check.differences(spec, devices))
+    # A changed program may write another specification.
+    result.restart = is_ready and (is_outdated or bool(result.options))
+    return "refresh"
 
 
 def removal(host: Host, vendor: VendorDriver) -> VendorRefresh:

@@ -85,28 +85,7 @@ def access(
             **_disabled_runtime(env, swarm),
         )
     if name == VOLUME:
-        capabilities = capabilities or DEFAULT_CAPABILITIES
-        devices = device_nodes(host, units, capabilities)
-        mounts, covering = _file_mounts(host, libraries, capabilities)
-        has_drm = any(node.startswith("/dev/dri/") for node in devices)
-        links = nvidia_nodes.DRM_LINKS
-        return Access(
-            isolation=VOLUME,
-            devices=tuple(devices),
-            volumes=(
-                driver_volume.mount_spec(host.driver_version or ""),
-                *([f"{links}:{links}:ro"] if has_drm and host.has(links) else []),
-            ),
-            file_mounts=tuple(mount.option() for mount in mounts),
-            driver_volume=driver_volume.volume_name(host.driver_version or ""),
-            search_last=_SEARCH_PATHS if libraries.mode == VOLUME or covering else {},
-            **_disabled_runtime(env, swarm),
-            warnings=tuple(
-                f"volume {volume} covers directories in which the driver's libraries would be mounted. Only processes "
-                "with the container's LD_LIBRARY_PATH find the libraries. Processes of `su -`, sudo and sshd do not."
-                for volume in covering
-            ),
-        )
+        return _by_volume(host, units, capabilities or DEFAULT_CAPABILITIES, env, libraries)
     uuids = tuple(unit.uuid for unit in units)
     # NVIDIA's runtime and its hook read these variables instead of NVIDIA_VISIBLE_DEVICES. None of them may stay empty.
     visible = {name: ",".join(uuids) for name in swarm if name in env}
@@ -123,6 +102,37 @@ def access(
         device_ids=uuids,
         request_capabilities=("gpu", *(capabilities or ())),
         **(_disabled_runtime(env, swarm) if by_cdi else {"env": visible, "guards": tuple(visible)}),
+    )
+
+
+def _by_volume(
+    host: IsolationHost,
+    units: Sequence[Unit],
+    capabilities: Sequence[str],
+    env: Mapping[str, str],
+    libraries: Libraries,
+) -> Access:
+    """Return the device nodes of the units, and the driver's files from the driver volume or the host."""
+    devices = device_nodes(host, units, capabilities)
+    mounts, covering = _file_mounts(host, libraries, capabilities)
+    has_drm = any(node.startswith("/dev/dri/") for node in devices)
+    links = nvidia_nodes.DRM_LINKS
+    return Access(
+        isolation=VOLUME,
+        devices=tuple(devices),
+        volumes=(
+            driver_volume.mount_spec(host.driver_version or ""),
+            *([f"{links}:{links}:ro"] if has_drm and host.has(links) else []),
+        ),
+        file_mounts=tuple(mount.option() for mount in mounts),
+        driver_volume=driver_volume.volume_name(host.driver_version or ""),
+        search_last=_SEARCH_PATHS if libraries.mode == VOLUME or covering else {},
+        **_disabled_runtime(env, host.toolkit.swarm_variables),
+        warnings=tuple(
+            f"volume {volume} covers directories in which the driver's libraries would be mounted. Only processes "
+            "with the container's LD_LIBRARY_PATH find the libraries. Processes of `su -`, sudo and sshd do not."
+            for volume in covering
+        ),
     )
 
 

@@ -69,6 +69,8 @@ DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
 OF_ANSIBLE = {"ActionModule", "FilterModule", "InventoryModule"}
 MOST_FILES = 24
 MOST_LINES = 400
+# With its signature and docstring.
+MOST_LINES_OF_FUNCTION = 60
 
 
 def imported_packages(source: str) -> set[str]:
@@ -196,6 +198,17 @@ def test_no_file_is_too_long():
     sources = [*SOURCES, *(path for path in PLUGINS.rglob("*.py") if MODULE_UTILS not in path.parents)]
     sizes = {str(path.relative_to(PLUGINS)): code_lines(path.read_text(encoding="utf-8")) for path in sources}
     assert {name: size for name, size in sizes.items() if size > MOST_LINES} == {}
+
+
+def test_no_function_is_too_long():
+    functions = [
+        (node.end_lineno - node.lineno + 1, f"{path.relative_to(PLUGINS)}: {node.name}")
+        for path in PLUGINS.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
+    assert [found for found in functions if found[0] > MOST_LINES_OF_FUNCTION] == []
+    assert len(functions) > 1000
 
 
 def public_classes() -> dict[str, list[str]]:
