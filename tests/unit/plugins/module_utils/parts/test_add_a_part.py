@@ -5,18 +5,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[5]
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import walk
+
 UTILS = "ansible_collections.gpufleet.hosts.plugins.module_utils"
 NEW = {
     "plugins/module_utils/example/__init__.py": "",
@@ -140,34 +134,18 @@ print(json.dumps(plain({
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Follow the walk in a copy of the collection, and return what the probe prints."""
     home = tmp_path_factory.mktemp("walk")
-    copy = home / "ansible_collections/gpufleet/hosts"
-    ignored = shutil.ignore_patterns("__pycache__", "files", "*.md")
-    for folder in ("plugins", "roles", "playbooks", "tests/drift", "tests/unit/plugins"):
-        shutil.copytree(ROOT / folder, copy / folder, ignore=ignored)
-    for path in ("tests/affected.yml", "README.md"):
-        shutil.copy(ROOT / path, copy / path)
+    copy = walk.copy(home, ["tests/affected.yml", "README.md"])
     for path, text in NEW.items():
         (copy / path).parent.mkdir(parents=True, exist_ok=True)
         (copy / path).write_text(text, encoding="utf-8")
-    for path, edits in EDITS.items():
-        text = (copy / path).read_text(encoding="utf-8") if (copy / path).exists() else ""
-        for place, line in edits:
-            assert text.count(place) == 1, f"{path}: {place}"
-            text = text.replace(place, line + place)
-        (copy / path).write_text(text, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(home), "ANSIBLE_COLLECTIONS_PATH": str(home)}
-    argv = [sys.executable, "-c", PROBE]
-    done = subprocess.run(argv, cwd=home, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    walk.edit(copy, EDITS)
+    return walk.probe(home, PROBE)
 
 
 def test_the_walk_touches_few_files() -> None:
-    assert [path for path in EDITS if not (ROOT / path).is_file()] == []
+    assert [path for path in EDITS if not (walk.ROOT / path).is_file()] == []
     assert len(EDITS) <= MOST_FILES
-    walk = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("### Add a part\n")[2].partition("\n##")[0]
-    assert [path for path in EDITS if f"`{path}`" not in walk] == []
-    assert set(re.findall(r"`([\w/]+\.(?:py|yml|md))`", walk)) >= {*EDITS}
+    assert [path for path in EDITS if f"`{path}`" not in walk.page("Add a part")] == []
 
 
 def test_the_plan_shows_the_part(seen: dict[str, Any]) -> None:
