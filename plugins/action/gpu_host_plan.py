@@ -107,7 +107,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
-        self._task_vars: dict[str, Any] = _without_warning(task_vars or {})
+        self._task_vars: dict[str, Any] = host_python.without_warning(task_vars or {})
         # What the package manager has answered.
         self._known = package_queries.Known()
         # The facts that the program of the observation gathered.
@@ -161,10 +161,8 @@ class ActionModule(ActionBase):
                 held_before=options["held_before"],
             )
         found = {**self._discovered, **(facts or {})}
-        if found:
-            result["ansible_facts"] = found
-        if result["has_secrets"]:
-            result["_ansible_no_log"] = True
+        result |= {"ansible_facts": found} if found else {}
+        result |= {"_ansible_no_log": True} if result["has_secrets"] else {}
         result["converged"] = plan_result.is_converged(result, found)
         return plan_result.shortened(result) if options["short"] and result["converged"] else result
 
@@ -458,16 +456,6 @@ class ActionModule(ActionBase):
         self._task_vars = {**self._task_vars, "ansible_facts": known}
         for kind, notices in self._notices.items():
             notices += [notice for notice in result.get(kind) or [] if notice not in notices]
-
-
-def _without_warning(task_vars: dict[str, Any]) -> dict[str, Any]:
-    """Return the variables with which Ansible discovers the host's Python without a warning for every host.
-
-    The collection runs with every Python that Ansible discovers, and later tasks use the discovered one.
-    """
-    if C.config.get_config_value("INTERPRETER_PYTHON", variables=task_vars) != "auto":
-        return task_vars
-    return {**task_vars, "ansible_python_interpreter": "auto_silent"}
 
 
 def _timeout_variable(options: Mapping[str, Any]) -> str:

@@ -168,3 +168,13 @@ def failure(result: Mapping[str, Any]) -> str:
     """Return the error of a module. An old Python ends with a syntax error before it can report its version."""
     text = " ".join(str(part).strip() for part in (result.get("msg"), result.get("module_stderr")) if part)
     return f"{_PYTHON_REQUIRED} {text}" if _FAILED_PYTHON.search(text) else text
+
+
+def without_warning(task_vars: dict[str, Any]) -> dict[str, Any]:
+    """Return the variables with which Ansible discovers the host's Python without a warning for every host.
+
+    The collection runs with every Python that Ansible discovers, and later tasks use the discovered one.
+    """
+    if C.config.get_config_value("INTERPRETER_PYTHON", variables=task_vars) != "auto":
+        return task_vars
+    return {**task_vars, "ansible_python_interpreter": "auto_silent"}

@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import v
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.outcomes import DriverOutcome
 
 _PACKAGE = r"[A-Za-z0-9][\w.+:-]*"
 _PACKAGE_SAMPLE = "nvtop (only the name, without a version, an option or a pattern)"
@@ -99,7 +100,7 @@ def is_driver_wanted(host: Host, values: Mapping[str, Mapping[str, Any]]) -> boo
     return bool(vendors.nvidia_group(host)["gpus"]) and read(values.get("nvidia_driver", {})).state == "present"
 
 
-def after_driver(host: Host, driver: Mapping[str, Any]) -> Host:
+def after_driver(host: Host, driver: DriverOutcome) -> Host:
     """Return the host as it will be when the driver of the plan is loaded."""
-    loaded = driver.get("next_loaded", vendors.nvidia_driver(host)["loaded"])
+    loaded = driver.loaded_after(vendors.nvidia_driver(host)["loaded"])
     return cast("Host", vendors.with_nvidia_driver(host, loaded=loaded))

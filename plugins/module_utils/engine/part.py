@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import removal as engine_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, of_removal, of_role
 
@@ -20,10 +22,10 @@ def plan(context: Context, _parts: Mapping[str, Part]) -> Part:
     if request.state == "absent":
         removal = engine_removal.plan(context.host, request, platforms)
         return of_removal("container_engine", removal)
-    return of_role(
-        "container_engine",
-        engine_plan.plan(context.host, request, platforms, context.versions),
-        request.download_timeout,
+    result = engine_plan.plan(context.host, request, platforms, context.versions)
+    return dataclasses.replace(
+        of_role("container_engine", result, request.download_timeout),
+        outcome=outcomes.EngineOutcome(result.engine, result.version, installs=bool(result.packages)),
     )
 
 

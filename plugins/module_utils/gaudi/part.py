@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import plan as gaudi_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import request as gaudi_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
     Context,
     Part,
-    plan_of,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
@@ -27,7 +27,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     """Return the plan of the part, which is empty on hosts without Gaudi accelerators."""
     request = gaudi_request.read(context.values.get(_ROLE, {}))
     engine = engine_request.read(context.values.get("container_engine", {}))
-    engines = engine_versions(context.host, engine, plan_of(parts, "container_engine"))
+    engines = engine_versions(context.host, engine, outcomes.engine(parts))
     if cri_plan.has_unpackaged_containerd(context.host):
         engines.setdefault("containerd", None)
     result = gaudi_plan.plan(
@@ -40,7 +40,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         restart_policy=engine.restart_policy,
     )
     # An engine that this run installs exists only afterwards.
-    is_new_engine = bool(plan_of(parts, "container_engine").get("packages")) and request.container_runtime
+    is_new_engine = outcomes.engine(parts).installs and request.container_runtime
     return outcome.part(
         _ROLE,
         result,

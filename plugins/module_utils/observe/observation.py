@@ -269,7 +269,7 @@ def _mask_files(files: dict[str, dict]) -> None:
             path: functools.partial(own_files.sealed, path)
             for name in REPOSITORIES
             for path in own_files.with_logins(name)
-            if path in host["files"]
+            if path in files
         },
     }
     for path, mask in masks.items():

@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import 
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 
 Values = Mapping[str, Mapping[str, Any]]
 # Seconds to wait for another package manager, for roles that have no variable for it.
@@ -48,6 +49,12 @@ class Part:
     is_only_reported: bool = False
     # What the part does, if its plan consists of steps. The changes and the interruptions are derived from them.
     steps: tuple[Step, ...] = ()
+    # Packages to install, as name or name=version.
+    packages: tuple[str, ...] = ()
+    # What the part tells the parts after it.
+    outcome: (
+        outcomes.DriverOutcome | outcomes.EngineOutcome | outcomes.PersistenceOutcome | outcomes.ToolkitOutcome | None
+    ) = None
     # What the part interrupts on the host.
     disruptions: list[Disruption] = dataclasses.field(default_factory=list)
 
@@ -101,11 +108,6 @@ class RoleRemoval(Protocol):
     record: bool
 
 
-def plan_of(parts: Mapping[str, Part], name: str) -> dict[str, Any]:
-    """Return the plan of a part, which is empty if the run does not contain the part."""
-    return parts[name].plan if name in parts else {}
-
-
 def interruptions(parts: Mapping[str, Part]) -> list[Disruption]:
     """Return what the plan of a host interrupts, in the order of the parts, each interruption once.
 
@@ -132,6 +134,7 @@ def package_removal(
 def of_role(role: str, result: RolePlan, download_timeout: int = LOCK_TIMEOUT) -> Part:
     """Return the part for the plan of a role, whose class may have further fields: `query`, `disruptions` ..."""
     query = getattr(result, "query", None)
+    transaction = getattr(result, "transaction", None)
     return Part(
         plan=plain(result),
         acts=result.acts,
@@ -140,6 +143,7 @@ def of_role(role: str, result: RolePlan, download_timeout: int = LOCK_TIMEOUT) -
         errors=result.problems,
         query=package_query(role, query, download_timeout) if query and not result.problems else None,
         has_secrets=getattr(result, "has_secrets", False),
+        packages=tuple(transaction.install) if transaction else (),
         disruptions=getattr(result, "disruptions", []),
     )
 

@@ -11,8 +11,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variabl
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import after_driver, is_driver_wanted
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, package_query, plan_of
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, package_query
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import PersistenceRequest
 
@@ -27,9 +28,8 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         return Part(
             plan=plain(persistence_plan.PersistencePlan(wanted=False, retries=0, reason=reason)), reasons=[reason]
         )
-    driver = plan_of(parts, "nvidia_driver")
-    installs = bool(driver.get("installs"))
-    brought = driver["todo"]["transaction"]["install"] if installs else []
+    driver = outcomes.driver(parts)
+    installs = driver.installs
     request = variables.read(PersistenceRequest, "nvidia_persistenced", context.values["nvidia_persistenced"])
     result = persistence_plan.plan(
         after_driver(context.host, driver),
@@ -37,7 +37,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         context.platforms["nvidia_persistenced"],
         context.versions,
         persistence_plan.gpus_with_mode_off(context.facts or {}),
-        driver_brings=[name.partition("=")[0] for name in brought],
+        driver_brings=driver.packages,
     )
     changes = result.changes
     if installs and not changes and not vendors.nvidia_driver(context.host)["loaded"]:
@@ -61,6 +61,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         plans_again=installs,
         is_only_reported=installs,
         steps=tuple(result.steps),
+        outcome=outcomes.PersistenceOutcome(installs=bool(result.packages)),
     )
 
 

@@ -12,8 +12,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import after_driver, is_driver_wanted
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, plan_of
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
@@ -30,10 +31,10 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         return Part(reasons=["nvidia_container_toolkit_source is none"])
     if not is_driver_wanted(host, context.values):
         return Part(reasons=["this host needs no NVIDIA driver"])
-    driver, engine = plan_of(parts, "nvidia_driver"), plan_of(parts, "container_engine")
-    obstacle = None if driver.get("installs") else proof_plan.obstacle(after_driver(host, driver), context.facts)
+    driver, engine = outcomes.driver(parts), outcomes.engine(parts)
+    obstacle = None if driver.installs else proof_plan.obstacle(after_driver(host, driver), context.facts)
     installed = engine_versions(host, engine_request.read(context.values["container_engine"]), engine)
-    engines = proof_plan.engines(host, installed, engine.get("engine"))
+    engines = proof_plan.engines(host, installed, engine.name)
     if not engines:
         obstacle = obstacle or "no container engine is running"
     # Another part may remove the obstacle, so the host is planned again before the proof.
@@ -54,19 +55,14 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
 
 def _changes_of_proof(host: Host, parts: Mapping[str, Part]) -> str | None:
     """Return what the run changes that the last proof depends on, or None."""
-    driver, toolkit = plan_of(parts, "nvidia_driver"), plan_of(parts, "nvidia_container_toolkit")
-    if (
-        driver.get("installs")
-        or driver.get("next_loaded", vendors.nvidia_driver(host)["loaded"]) != vendors.nvidia_driver(host)["loaded"]
-    ):
+    if outcomes.driver(parts).changes(vendors.nvidia_driver(host)["loaded"]):
         return "the run changes the driver"
-    if plan_of(parts, "container_engine").get("packages"):
+    if outcomes.engine(parts).installs:
         return "the run changes the container engine"
-    if any(toolkit.get(name) for name in ("transaction", "config_needed", "config")):
+    toolkit = outcomes.toolkit(parts)
+    if toolkit.changes:
         return "the run changes NVIDIA's container toolkit"
-    refresh = toolkit.get("cdi") or {}
-    own = toolkit.get("own_cdi") or {}
-    if any(units.get(name) for units in (refresh, own) for name in ("restart", "remove")):
+    if toolkit.changes_cdi:
         return "the run changes a CDI specification"
     return None
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image, report
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import holds
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 
@@ -36,7 +37,7 @@ def result(
     """
     request = toolkit_request.read(values.get(_TOOLKIT) or {})
     # A transaction of the role holds what it installs.
-    has_no_work = _TOOLKIT in parts and parts[_TOOLKIT].plan.get("transaction", {}) is None
+    has_no_work = outcomes.toolkit(parts).keeps_packages
     is_kept = has_no_work and request.state == "present" and request.source != "none"
     not_held = image.not_held(host, toolkit=is_kept and request.hold) if adoption.parts else []
     installs_plugin = site_plan.installs_versionlock(host, parts)

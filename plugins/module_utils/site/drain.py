@@ -16,6 +16,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import disruptions, owned, variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain, variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import interruptions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import record as workload_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.options import OPTIONS
@@ -157,6 +158,6 @@ def of_run(
 ) -> tuple[dict[str, Any] | None, list[str]]:
     """Return the drain of a run for its tasks, and its notes."""
     request = read(values)
-    replaces = any(part.plan.get("installs") for part in parts.values() if part.acts)
+    replaces = "nvidia_driver" in parts and parts["nvidia_driver"].acts and outcomes.driver(parts).installs
     drain = plan(request, interruptions(parts), files, replaces_driver=replaces)
     return (None if drain is None else plain(drain)), notes(request, drain, files)

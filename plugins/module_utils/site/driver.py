@@ -23,6 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.outcomes import DriverOutcome
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, package_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver_disruptions
 
@@ -75,9 +76,7 @@ def present(
             "announcements": [disruption.text() for disruption in interrupts],
             "verifies": verifies,
             "report": report,
-            "installs": installs,
             "build_command": _build_command(host, result),
-            "next_loaded": _next_loaded(host, request, result, installs, reboots=decision["go"]),
         },
         "acts": result.acts or decision["go"] or has_old_record or verifies,
         "changes": _changes(result, decision, installs, has_old_record, verifies),
@@ -86,6 +85,8 @@ def present(
         "query": _query(result, request) if not is_answered and not result.errors else None,
         "report": report,
         "has_secrets": has_secrets,
+        "packages": (*result.todo.transaction.install, *result.todo.prerequisites),
+        "outcome": _outcome(result, installs, _next_loaded(host, request, result, installs, reboots=decision["go"])),
         "disruptions": interrupts,
     }
 
@@ -96,6 +97,18 @@ def _reboot(host: Host, request: DriverRequest, result: DriverPlan, is_controlle
         return {"reasons": [], "ids": [], "go": False, "why_not": None, "attempt": ""}
     decision = reboot.decision(host, request.reboot_policy, is_controller)
     return {**decision, "attempt": reboot.attempt(host, decision["ids"])}
+
+
+def _outcome(result: DriverPlan, installs: bool, next_loaded: str | None) -> DriverOutcome:
+    return DriverOutcome(
+        is_planned=True,
+        next_loaded=next_loaded,
+        installs=installs,
+        packages=tuple(name.partition("=")[0] for name in result.todo.transaction.install),
+        adopts=result.action == "adopt",
+        reloads=result.reloads,
+        rejected_sources=result.rejected_sources,
+    )
 
 
 def _report(host: Host, result: DriverPlan, decision: dict[str, Any]) -> dict[str, Any]:

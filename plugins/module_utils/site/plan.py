@@ -14,11 +14,13 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import is_driver_wanted
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import holds
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Planner
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, Values, plan_of
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, Values
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import BY_NAME, PARTS
 
 if TYPE_CHECKING:
@@ -34,8 +36,7 @@ def plan(context: Context, parts: Collection[str]) -> dict[str, Part]:
             found[name] = _unanswered(planner, context, found, context.unanswered[name])
         else:
             found[name] = planner(context, found)
-    driver = plan_of(found, "nvidia_driver")
-    if driver.get("action") == "adopt" and "nvidia_driver" not in context.unanswered:
+    if outcomes.driver(found).adopts and "nvidia_driver" not in context.unanswered:
         _hold_adopted_driver(context, found)
     return found
 
@@ -64,30 +65,22 @@ def installs_versionlock(host: Host, parts: Mapping[str, Part]) -> bool:
     """Return whether a part installs the plugin without which dnf cannot hold packages."""
     if holds.can_hold(host):
         return False
-    return any(
-        holds.VERSIONLOCK
-        in [
-            *(part.plan.get("transaction") or {}).get("install", []),
-            *(part.plan.get("todo") or {}).get("prerequisites", []),
-        ]
-        for part in parts.values()
-    )
+    return any(holds.VERSIONLOCK in part.packages for part in parts.values())
 
 
 def needs_facts(host: Host, values: Values, parts: Mapping[str, Part]) -> bool:
     """Return whether the plan depends on the GPU facts. A driver that is to be loaded makes them worthless."""
-    driver = plan_of(parts, "nvidia_driver")
     loaded = vendors.nvidia_driver(host)["loaded"]
-    if not is_driver_wanted(host, values) or driver.get("installs") or driver.get("next_loaded", loaded) != loaded:
+    if not is_driver_wanted(host, values) or outcomes.driver(parts).changes(loaded):
         return False
-    return (any(BY_NAME[name].needs_facts for name in parts) and bool(loaded)) or bool(
-        plan_of(parts, "verify").get("applies")
+    return (any(BY_NAME[name].needs_facts for name in parts) and bool(loaded)) or (
+        "verify" in parts and driver_request.read(values["nvidia_driver"]).activate
     )
 
 
 def reloads_driver(parts: Mapping[str, Part]) -> bool:
     """Return whether the run reloads the driver, so that the plan depends on the settings of the GPUs."""
-    return bool(plan_of(parts, "nvidia_driver").get("reloads"))
+    return outcomes.driver(parts).reloads
 
 
 def can_need_facts(parts: Iterable[str]) -> bool:
@@ -111,9 +104,9 @@ def query(parts: Mapping[str, Part]) -> dict[str, Any] | None:
     return merged
 
 
-def rejected_sources(parts: Mapping[str, Part]) -> dict[str, str]:
+def rejected_sources(parts: Mapping[str, Part]) -> Mapping[str, str]:
     """Return the sources of the driver that have no suitable version. The next source needs another query."""
-    return plan_of(parts, "nvidia_driver").get("rejected_sources", {})
+    return outcomes.driver(parts).rejected_sources
 
 
 def errors(host: Host, parts: Mapping[str, Part], requires_root: bool) -> list[str]:

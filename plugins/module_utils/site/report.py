@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -46,7 +47,6 @@ def _entry(host: str, result: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def leftover_notes(host: Host, parts: Mapping[str, Part]) -> list[str]:
     """Return what nvidia-docker left on the host. A part that migrates the host names it in its own changes."""
-    part = parts.get("nvidia_container_toolkit")
-    if part is None or (part.plan.get("migration") or {}).get("changes"):
+    if "nvidia_container_toolkit" not in parts or outcomes.toolkit(parts).migrates:
         return []
     return [f"{capitalized(text)}." for text in leftovers.notes(host)]

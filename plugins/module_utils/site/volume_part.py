@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import is_driver_wanted
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, Values, plan_of
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, Values
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import new_volume
 
 
@@ -30,15 +31,11 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     host, options = context.host, volume_engines(context.values, parts)
     if not is_driver_wanted(host, context.values):
         return Part(plan=options)
-    driver = plan_of(parts, "nvidia_driver")
-    upcoming = driver.get("next_loaded", vendors.nvidia_driver(host)["loaded"])
+    driver = outcomes.driver(parts)
+    upcoming = driver.loaded_after(vendors.nvidia_driver(host)["loaded"])
     prediction = host["driver_volume"]
     # The volume of nvidia-docker 1.0 has the same name.
-    migrates = (
-        prediction
-        and prediction["error"]
-        and plan_of(parts, "nvidia_container_toolkit").get("migration", {}).get("volumes")
-    )
+    migrates = prediction and prediction["error"] and outcomes.toolkit(parts).migrates_volumes
     if upcoming and (
         migrates or upcoming != (vendors.nvidia_driver(host)["loaded"] or vendors.nvidia_driver(host)["on_disk"])
     ):
@@ -53,7 +50,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     if prediction is None or not upcoming:
         return Part(plan=options, reasons=["no NVIDIA driver is loaded"])
     library = vendors.nvidia_driver(host)["library"]
-    if library and library != upcoming and not driver.get("installs"):
+    if library and library != upcoming and not driver.installs:
         waits = (
             f"the driver volume waits for a reboot: module {upcoming} is loaded, but the libraries have version "
             f"{library}. Reboot the host, or set nvidia_driver_reboot_policy to when_required"
@@ -61,7 +58,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         return Part(plan=options, reasons=[waits])
     # Packages of the same version can add files. An engine that this run installs or starts responds afterwards.
     # The daemon's program is part of the volume, too.
-    installs = bool(driver.get("installs") or plan_of(parts, "nvidia_persistenced").get("packages"))
+    installs = driver.installs or outcomes.persistence(parts).installs
     has_engine_changes = "container_engine" in parts and parts["container_engine"].acts
     error = None if installs or has_engine_changes else prediction["error"]
     # The packages bring the files back that the volume has and the host lacks.

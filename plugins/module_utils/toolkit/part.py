@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
     Context,
     Part,
     of_removal,
     of_role,
-    plan_of,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, node_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan as toolkit_cri
@@ -44,27 +44,26 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         return of_role("nvidia_container_toolkit", result, request.download_timeout)
     if not driver_request.is_driver_wanted(host, context.values):
         return _idle_toolkit(host, "this host needs no NVIDIA driver")
-    engines = engine_versions(host, engine, plan_of(parts, "container_engine"))
+    engines = engine_versions(host, engine, outcomes.engine(parts))
     if toolkit_cri.has_unpackaged_containerd(host):
         engines.setdefault("containerd", None)
     without = None if engines else node_runtime.without_engine(host)
     if without:
         return _idle_toolkit(host, without)
-    driver = plan_of(parts, "nvidia_driver")
-    upcoming = driver.get("next_loaded", vendors.nvidia_driver(host)["loaded"])
+    driver = outcomes.driver(parts)
+    upcoming = driver.loaded_after(vendors.nvidia_driver(host)["loaded"])
     common: dict[str, Any] = {
         "engines": engines,
         "driver": upcoming,
         "cdi_waits": cdi_refresh.waits(host, context.facts, upcoming),
         "cdi_changed": cdi_refresh.changed(host, context.facts),
         # Without activation, the old driver stays loaded, whose libraries are gone.
-        "has_new_driver": bool(driver.get("installs"))
-        and driver_request.read(context.values["nvidia_driver"]).activate,
+        "has_new_driver": driver.installs and driver_request.read(context.values["nvidia_driver"]).activate,
         "cdi_program": context.cdi_program,
     }
     if not is_managed:
         result = toolkit_plan.without_toolkit(host, request, **common)
-        return _after_driver(driver, of_role("nvidia_container_toolkit", result, request.download_timeout))
+        return _planned(driver, result, request)
     result = toolkit_plan.plan(
         host,
         request,
@@ -73,22 +72,38 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         restart_policy=engine.restart_policy,
         **common,
     )
-    return _after_driver(driver, of_role("nvidia_container_toolkit", result, request.download_timeout))
+    return _planned(driver, result, request)
 
 
-def _after_driver(driver: Mapping[str, Any], part: Part) -> Part:
-    """Plan again after the driver, which may not be loaded as planned. A role that changes packages does so anyway."""
-    has_transaction = part.plan.get("transaction") is not None
-    return dataclasses.replace(part, plans_again=bool(driver.get("installs")) and not has_transaction)
+def _planned(
+    driver: outcomes.DriverOutcome, result: toolkit_plan.ToolkitPlan, request: toolkit_request.ToolkitRequest
+) -> Part:
+    """Return the part, which plans again after the driver, because that may not be loaded as planned."""
+    outcome = outcomes.ToolkitOutcome(
+        changes=bool(result.transaction or result.config_needed or result.config),
+        changes_cdi=bool(result.cdi.restart or result.cdi.remove or result.own_cdi.restart or result.own_cdi.remove),
+        keeps_packages=result.transaction is None,
+        migrates=bool(result.migration.changes),
+        migrates_volumes=bool(result.migration.volumes),
+    )
+    return dataclasses.replace(
+        of_role("nvidia_container_toolkit", result, request.download_timeout),
+        # A role that changes packages plans again anyway.
+        plans_again=driver.installs and result.transaction is None,
+        outcome=outcome,
+    )
 
 
 def _idle_toolkit(host: Host, reason: str) -> Part:
     idle = toolkit_plan.idle(host, reason)
-    return of_role("nvidia_container_toolkit", idle) if idle.acts else Part(reasons=[reason])
+    if not idle.acts:
+        return Part(reasons=[reason])
+    part = of_role("nvidia_container_toolkit", idle)
+    return dataclasses.replace(part, outcome=outcomes.ToolkitOutcome(keeps_packages=True))
 
 
 def engine_versions(
-    host: Host, engine: engine_request.EngineRequest, planned: Mapping[str, Any]
+    host: Host, engine: engine_request.EngineRequest, planned: outcomes.EngineOutcome
 ) -> dict[str, str | None]:
     """Return the versions of the engines that are installed or that the plan of part container_engine installs."""
     seen: Mapping[str, Any] = host["engines"]
@@ -97,8 +112,8 @@ def engine_versions(
         found.setdefault("docker", None)
     if engine.state == "absent":
         found.pop(engine.name, None)
-    elif planned.get("engine") in ENGINES:
-        found[planned["engine"]] = planned["version"]
+    elif planned.name in ENGINES:
+        found[planned.name] = planned.version
     return found
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
     Context,
     Part,
-    plan_of,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import neuron_plan, neuron_request, outcome
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.neuron_packages import ROLE
@@ -22,17 +22,17 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     """Return the plan of the part, which is empty on hosts without AWS Neuron chips."""
     request = neuron_request.read(context.values.get(ROLE, {}))
     data = context.platforms.get(ROLE) or {}
-    engine = plan_of(parts, "container_engine")
+    engine = outcomes.engine(parts)
     result = neuron_plan.plan(
         context.host,
         request,
         data,
         context.versions,
         context.accelerator_program,
-        has_docker=_has_docker(context.host) or engine.get("engine") == "docker",
+        has_docker=_has_docker(context.host) or engine.name == "docker",
     )
     # An engine that this run installs exists only afterwards.
-    is_new_engine = bool(engine.get("packages")) and request.oci_hook
+    is_new_engine = engine.installs and request.oci_hook
     return outcome.part(
         ROLE,
         result,

@@ -132,6 +132,7 @@ def part(
         removal=package_removal(role, result.packages, exists=result.record) if removes else None,
         report=result.report,
         has_secrets=result.has_secrets,
+        packages=tuple(result.transaction.install) if result.transaction else (),
         disruptions=list(disruptions),
         removes=removes,
         plans_again=waits_for_engine and result.wanted,

@@ -73,7 +73,7 @@ def test_one_run_installs_the_plugin_and_holds_everything():
     assert (driver.acts, driver.errors) == (True, [])
     assert driver.plan["todo"]["prerequisites"] == driver.plan["hold_needs"] == [PLUGIN]
     assert set(DRIVER) <= set(driver.plan["todo"]["transaction"]["hold"])
-    assert driver.plan["installs"] is False
+    assert driver.outcome.installs is False
     assert (first["hold"], first["install"]) == (sorted([*EXTRAS, *UNIT]), [PLUGIN])
     changes = [{"part": name, "changes": part.changes, "reasons": part.reasons} for name, part in parts.items()]
 

@@ -63,7 +63,7 @@ def test_driver_in_use_is_replaced_by_a_reboot():
     part = present(outdated(IN_USE), ALLOWED)
     assert (part["acts"], part["changes"], part["errors"]) == (True, [REBOOT], [])
     assert (part["plan"]["acts"], part["plan"]["reboot"]["go"]) == (False, True)
-    assert part["plan"]["next_loaded"] == VERSION
+    assert part["outcome"].next_loaded == VERSION
     record = json.loads(part["plan"]["reboot"]["attempt"])
     assert record == {"boot": "0f6e2b3c/4", "reasons": ["library_differs", "module_differs"], "kernel": KERNEL}
 
@@ -79,7 +79,7 @@ KEPT = [
 def test_refused_reboot_is_only_reported(values, is_controller, files, why):
     part = present(outdated(IN_USE, files=files), values, is_controller=is_controller)
     assert (part["acts"], part["changes"], part["errors"]) == (False, [], [])
-    assert (part["plan"]["reboot"]["go"], part["plan"]["next_loaded"]) == (False, OLD)
+    assert (part["plan"]["reboot"]["go"], part["outcome"].next_loaded) == (False, OLD)
     assert part["report"]["reboot_required_reasons"] == [*DIFFERS, USED]
     assert why in part["report"]["not_rebooted_because"]
     assert part["plan"]["report"] == part["report"]
@@ -92,7 +92,7 @@ def test_driver_that_can_be_reloaded_needs_no_reboot():
         "unload nvidia_uvm, nvidia_modeset, nvidia",
         "load nvidia, nvidia_modeset, nvidia_uvm",
     ]
-    assert part["plan"]["next_loaded"] == VERSION
+    assert part["outcome"].next_loaded == VERSION
 
 
 def test_other_changes_come_before_the_reboot():
@@ -105,7 +105,7 @@ def test_missing_package_is_installed_before_the_reboot_is_decided():
     there = outdated(IN_USE)
     remove_package(there, "nvidia-smi")
     part = present(there, ALLOWED)
-    assert (part["plan"]["installs"], part["plan"]["reboot"]["go"]) == (True, True)
+    assert (part["outcome"].installs, part["plan"]["reboot"]["go"]) == (True, True)
     assert "install the driver: nvidia-smi" in part["changes"]
     assert REBOOT not in part["changes"]
 

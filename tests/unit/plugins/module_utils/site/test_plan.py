@@ -150,7 +150,7 @@ def test_adopted_driver_gets_the_other_parts():
     there = bare(driver=driver, modules={KERNEL: NEW}, modules_loaded=MODULES, driver_volume=prediction("create it"))
     there["files"][owned.MODULES_LOAD] = file("nvidia\nnvidia_uvm\n")
     parts = planned(there, NONE, facts=OFF)
-    assert (parts[DRIVER].plan["action"], parts[DRIVER].plan["installs"]) == ("adopt", False)
+    assert (parts[DRIVER].plan["action"], parts[DRIVER].outcome.installs) == ("adopt", False)
     assert changes(parts)[VOLUME] == ["create it"]
     # NVIDIA's installer has the program of the daemon, but no unit.
     assert changes(parts)[PERSISTENCE] == [
@@ -239,7 +239,7 @@ LOADING = [
 def test_parts_are_planned_for_the_driver_that_will_be_loaded(there, values, installs, loaded, is_new):
     parts = planned(there, values)
     assert [error for part in parts.values() for error in part.errors] == []
-    assert (parts[DRIVER].plan["installs"], parts[DRIVER].plan["next_loaded"]) == (installs, loaded)
+    assert (parts[DRIVER].outcome.installs, parts[DRIVER].outcome.next_loaded) == (installs, loaded)
     assert parts[PERSISTENCE].plan["verify"] == bool(loaded)
     # The prediction is for the version that is loaded or on disk.
     assert parts[VOLUME].changes == ([CREATE.format(loaded)] if is_new else [])
@@ -261,7 +261,7 @@ def test_packages_of_the_driver_may_bring_the_daemon():
     versions = offer(there, question["query"], "580.95.05-1.el9")
     streams = {name: {"streams": ["open-dkms", "580-open"], "enabled": None} for name in question["query_streams"]}
     parts = site_plan.plan(context(there, versions=versions, streams=streams), (DRIVER, PERSISTENCE))
-    assert parts[DRIVER].plan["installs"]
+    assert parts[DRIVER].outcome.installs
     assert parts[PERSISTENCE].changes == [f"configure {PERSISTENCED} after the driver is installed"]
     assert parts[PERSISTENCE].acts
 
@@ -299,7 +299,7 @@ def test_daemon_is_chosen_after_the_driver_is_installed():
     # The daemon is part of the one query, because the answer may show that the driver needs no package.
     assert "nvidia-persistenced" in site_plan.query(site_plan.plan(context(there), registry.PARTS))["query"]
     parts = planned(there)
-    assert parts[DRIVER].plan["installs"]
+    assert parts[DRIVER].outcome.installs
     assert site_plan.errors(there, parts, requires_root=True) == []
     assert parts[PERSISTENCE].acts
 
@@ -901,7 +901,7 @@ def test_the_reason_for_the_daemon_does_not_contradict_its_changes_on_a_bare_hos
     versions = {name: [f"{branch}.95.05-1"] for name in question["query"]} | {"dkms": ["3.2.0-1"]}
     parts = site_plan.plan(dataclasses.replace(given, versions=versions), [DRIVER, PERSISTENCE])
     assert parts[DRIVER].errors == []
-    assert parts[DRIVER].plan["installs"]
+    assert parts[DRIVER].outcome.installs
     assert parts[PERSISTENCE].changes
     assert "no known package" not in " ".join(parts[PERSISTENCE].reasons)
 
