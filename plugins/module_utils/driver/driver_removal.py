@@ -20,6 +20,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -95,7 +97,8 @@ def plan(host: Host, platform: dict | None) -> dict[str, Any]:
         result["errors"].append(needs_root(host["uid"]))
     if not result["acts"] and not result["reasons"]:
         result["reasons"].append("this role has not installed anything on this host")
-    result["summary"] = _summary(result) if result["acts"] else []
+    result["steps"] = _steps(result) if result["acts"] else []
+    result["changes"] = steps.texts(result["steps"])
     return result
 
 
@@ -111,21 +114,18 @@ def _requested(host: Host, daemon: set[str]) -> set[str]:
     return daemon & {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
 
 
-def _summary(result: dict) -> list[str]:
-    parts = (
-        ("stop {}", list(dict.fromkeys([*result["services"], *result["disable"]]))),
-        ("unload {}", result["unload"]),
-        ("run {}", [" ".join(result["runfile"])] if result["runfile"] else []),
-        ("remove {}", result["packages"]),
-        (
-            "remove the {} that this role recorded",
-            ["dependencies, repositories, pins and holds"] if result["record"] or result["together_with"] else [],
-        ),
-        ("remove {}", result["files"]),
-        ("reload {} rules", ["udev"] if result["reload_udev"] else []),
-        ("rebuild the initramfs of {}", [argv[-1] for argv in result["initramfs"]]),
-    )
-    return [text.format(", ".join(names)) for text, names in parts if names]
+def _steps(result: dict) -> list[Step]:
+    known = ["dependencies, repositories, pins and holds"] if result["record"] or result["together_with"] else []
+    return [
+        *steps.listed(steps.SERVICE, "stop {}", dict.fromkeys([*result["services"], *result["disable"]])),
+        *steps.listed(steps.MODULE, "unload {}", result["unload"]),
+        *steps.listed("installer", "run {}", [" ".join(result["runfile"])] if result["runfile"] else []),
+        *steps.listed(steps.PACKAGES, "remove {}", result["packages"]),
+        *steps.listed(steps.PACKAGES, "remove the {} that this role recorded", known),
+        *steps.listed(steps.FILE, "remove {}", result["files"]),
+        *([steps.own("udev", "reload udev rules")] if result["reload_udev"] else []),
+        *steps.listed("initramfs", "rebuild the initramfs of {}", [argv[-1] for argv in result["initramfs"]]),
+    ]
 
 
 def _sources(platform: dict | None, source: str | None, has_record: bool) -> list[dict]:

@@ -41,6 +41,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -91,11 +93,10 @@ def plan(
         except NoVersion as error:
             release = kernel_packages.how_to_release(host) if isinstance(error, NoModule) else ""
             result.errors.append(f"{error}{release}{_unknown_branch(result)}{_tried(result)}")
-    steps = _steps(todo)
-    acts = any(steps.values())
-    if acts and host["uid"] != 0 and not result.errors:
+    done = _steps(host, result, todo)
+    if done and host["uid"] != 0 and not result.errors:
         result.errors.append(needs_root(host["uid"]))
-    return DriverPlan(**vars(result), todo=todo, steps=steps, acts=acts, summary=_summary(host, result, todo))
+    return DriverPlan(**vars(result), todo=todo, steps=done, applies=_applies(todo), acts=bool(done))
 
 
 def _next_source(
@@ -163,7 +164,8 @@ def _is_unfinished(host: Host, result: Resolution) -> bool:
     return bool(incomplete) or packages_record.is_unfinished(host, packages_record.DRIVER)
 
 
-def _steps(todo: DriverTodo) -> dict[str, bool]:
+def _applies(todo: DriverTodo) -> dict[str, bool]:
+    """Return which files of the role's tasks have something to do."""
     return {
         "packages": bool(todo.unfinished or todo.prerequisites or any(vars(todo.transaction).values())),
         "runfile": bool(todo.runfile),
@@ -331,34 +333,46 @@ def _modules(host: Host, result: Resolution, todo: DriverTodo) -> dict:
     return modules
 
 
-def _summary(host: Host, result: Resolution, todo: DriverTodo) -> list[str]:
+def _steps(host: Host, result: Resolution, todo: DriverTodo) -> list[Step]:
+    """Return the steps in their order."""
     version = f" {result.version}" if result.version else ""
     modules, work = todo.modules, todo.transaction
     files = [*work.files, *todo.files]
-    parts = (
-        ("complete and record what an interrupted run installed", todo.unfinished),
-        ("add the repository {}", [repository["url"] for repository in work.repositories]),
-        ("enable the components {} in the archive's source entries", work.archive_components),
-        ("install {}", todo.prerequisites),
-        ("enable the module stream {}", work.module_streams),
-        ("remove {}", work.remove),
-        (f"install the driver{version}: {{}}", work.install),
-        ("purge {}", work.purge),
-        ("hold {}", _new_holds(host, result, todo)),
-        ("release the hold on {}", work.release),
-        ("run the installer {}", [todo.runfile["url"]] if todo.runfile else []),
-        ("record what an interrupted installer left", todo.runfile_record is not None),
-        ("build the kernel modules for {}", todo.build),
-        ("write {}", [file["path"] for file in files if file["state"] == "present"]),
-        ("remove {}", [file["path"] for file in files if file["state"] == "absent"]),
-        ("reload udev rules", todo.reload_udev),
-        ("rebuild the initramfs of {}", [argv[-1] for argv in todo.initramfs]),
-        ("stop {} during the reload", modules["services"]),
-        ("unload {}", modules["unload"]),
-        ("load {}", modules["load"]),
-        ("enable and start {}", todo.services),
-    )
-    return [text.format(", ".join(names) if isinstance(names, list) else "") for text, names in parts if names]
+    written, removed = ([file["path"] for file in files if file["state"] == state] for state in ("present", "absent"))
+    left, installer = "complete and record what an interrupted run installed", "run the installer {}"
+    components = "enable the components {} in the archive's source entries"
+    begun = [steps.own("installer", "record what an interrupted installer left")]
+    found = [
+        *([steps.own(steps.PACKAGES, left)] if todo.unfinished else []),
+        *steps.listed("repository", "add the repository {}", [repository["url"] for repository in work.repositories]),
+        *steps.listed("repository", components, work.archive_components),
+        *steps.listed(steps.PACKAGES, "install {}", todo.prerequisites, item=steps.PACKAGE),
+        *steps.listed("repository", "enable the module stream {}", work.module_streams),
+        *steps.listed(steps.PACKAGES, "remove {}", work.remove),
+        *steps.listed(steps.PACKAGES, f"install the driver{version}: {{}}", work.install, item=steps.PACKAGE),
+        *steps.listed(steps.PACKAGES, "purge {}", work.purge),
+        *_holds(host, result, todo),
+        *steps.listed(steps.HOLD, "release the hold on {}", work.release),
+        *steps.listed("installer", installer, [todo.runfile["url"]] if todo.runfile else []),
+        *(begun if todo.runfile_record is not None else []),
+        *steps.listed(steps.BUILD, "build the kernel modules for {}", todo.build, item=steps.BUILD),
+        *steps.listed(steps.FILE, "write {}", written, item=steps.FILE),
+        *steps.listed(steps.FILE, "remove {}", removed),
+        *([steps.own("udev", "reload udev rules")] if todo.reload_udev else []),
+        *steps.listed("initramfs", "rebuild the initramfs of {}", [argv[-1] for argv in todo.initramfs]),
+        *steps.listed(steps.SERVICE, "stop {} during the reload", modules["services"]),
+        *steps.listed(steps.MODULE, "unload {}", modules["unload"]),
+        *steps.listed(steps.MODULE, "load {}", modules["load"], item=steps.MODULE),
+        *steps.listed(steps.SERVICE, "enable and start {}", todo.services, item=steps.SERVICE),
+    ]
+    # A transaction can change only the record, such as which repositories the role needs.
+    return found or ([steps.own(steps.PACKAGES, "update the record")] if any(_applies(todo).values()) else [])
+
+
+def _holds(host: Host, result: Resolution, todo: DriverTodo) -> list[Step]:
+    """Return the step that holds packages. A selector among them stands for the dependencies of the driver."""
+    found = steps.listed(steps.HOLD, "hold {}", _new_holds(host, result, todo))
+    return [dataclasses.replace(step, keeps=steps.kept(steps.HOLD, todo.transaction.hold)) for step in found]
 
 
 def _new_holds(host: Host, result: Resolution, todo: DriverTodo) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.generations import Generation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step, texts
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -206,13 +207,17 @@ class DriverPlan(Resolution):
     """The resolution, and the actions that it requires on this host."""
 
     todo: DriverTodo = dataclasses.field(default_factory=DriverTodo)
-    # The steps of the role that have something to do, and whether any has.
-    steps: dict[str, bool] = dataclasses.field(default_factory=dict)
+    # What the role does, and which files of its tasks have something to do.
+    steps: list[Step] = dataclasses.field(default_factory=list)
+    applies: dict[str, bool] = dataclasses.field(default_factory=dict)
     acts: bool = False
     # Whether the run reloads the loaded modules, possibly after another step.
     reloads: bool = False
-    # The actions as text.
-    summary: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def changes(self) -> list[str]:
+        """Return the texts of the steps."""
+        return texts(self.steps)
 
 
 class Window(NamedTuple):

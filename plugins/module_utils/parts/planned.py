@@ -153,7 +153,7 @@ def of_steps(steps: Sequence[Step], **more: Any) -> Part:
 
     `more`: the other fields of the part. Its plan has the steps besides what `plan` contains.
     """
-    plan = {**more.pop("plan", {}), "steps": plain(list(steps))}
+    plan = {**more.pop("plan", {}), "steps": plain(list(steps)), "changes": texts(steps)}
     return Part(
         plan=plan, acts=bool(steps), changes=texts(steps), disruptions=disruptions(steps), steps=tuple(steps), **more
     )

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The steps of a plan: what a run does, said once. Texts, items, interruptions and the tasks that act come from them.
 
-`roles/observe/tasks/steps.yml` applies steps by kind. The functions here create them.
+`roles/observe/tasks/steps.yml` applies steps by kind. The functions here create them. A part with tasks of its own
+for a step names only the kind of what stays (`listed`, `own`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
 PACKAGES, FILE, USER, RELOAD, SERVICE, SETTING = "packages", "file", "user", "reload", "service", "setting"
 # The kinds in the order in which a run applies them. A removal begins with the services, and ends with the packages.
 KINDS = (PACKAGES, USER, FILE, RELOAD, SERVICE, SETTING)
+# What can stay on a host: kinds of items. Those of `setting` have further kinds.
+PACKAGE, HOLD, OPTION, MODULE, BUILD, VOLUME = "package", "hold", "option", "module", "build", "volume"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,23 +34,16 @@ class Step:
     why: str = ""
     # What the step interrupts on the host.
     disrupts: tuple[Disruption, ...] = ()
-
-    def items(self) -> list[tuple[str, str]]:
-        """Return kind and name of what the step keeps on the host, which nothing is for a removal."""
-        if self.kind == PACKAGES:
-            return [("package", name.partition("=")[0]) for name in self.data.get("install", ())]
-        if self.kind == FILE:
-            return [(FILE, self.target)] if self.data["content"] is not None else []
-        if self.kind == SERVICE:
-            return [(SERVICE, self.target)] if self.data.get("state") != "stopped" else []
-        return [(self.data["item"], self.target)] if self.data.get("item") else []
+    # Kind and name of each item that it keeps on the host. A removal keeps none.
+    keeps: tuple[tuple[str, str], ...] = ()
 
 
 def install(names: Iterable[str], *, why: str = "", may_upgrade: bool = False) -> Step:
     """Install packages, given as name or name=version."""
     names = list(names)
     bare = ", ".join(name.partition("=")[0] for name in names)
-    return Step(PACKAGES, bare, f"install {bare}", {"install": names, "may_upgrade": may_upgrade}, why)
+    data = {"install": names, "may_upgrade": may_upgrade}
+    return Step(PACKAGES, bare, f"install {bare}", data, why, keeps=kept(PACKAGE, names))
 
 
 def remove(names: Iterable[str], *, why: str = "") -> Step:
@@ -59,7 +55,8 @@ def remove(names: Iterable[str], *, why: str = "") -> Step:
 def file(path: str, content: str | None, *, mode: str = "0644", why: str = "") -> Step:
     """Write a file, or remove it if `content` is None."""
     verb = "remove" if content is None else "write"
-    return Step(FILE, path, f"{verb} {path}", {"content": content, "mode": mode}, why)
+    keeps = () if content is None else ((FILE, path),)
+    return Step(FILE, path, f"{verb} {path}", {"content": content, "mode": mode}, why, keeps=keeps)
 
 
 def user(name: str, *, why: str = "") -> Step:
@@ -78,8 +75,9 @@ def service(unit: str, *, enable: bool = False, start: bool = False, unmask: boo
     verbs = [verb for verb, wanted in (("enable", enable), ("start", start)) if wanted]
     data = {"masked": None, "enabled": enable or None, "state": "started" if start else None}
     opened = {"masked": False, "enabled": None, "state": None}
-    steps = [Step(SERVICE, unit, f"unmask {unit}", opened, why)] if unmask else []
-    return steps + ([Step(SERVICE, unit, f"{' and '.join(verbs)} {unit}", data, why)] if verbs else [])
+    keeps = ((SERVICE, unit),)
+    steps = [Step(SERVICE, unit, f"unmask {unit}", opened, why, keeps=keeps)] if unmask else []
+    return steps + ([Step(SERVICE, unit, f"{' and '.join(verbs)} {unit}", data, why, keeps=keeps)] if verbs else [])
 
 
 def stop(unit: str, *, why: str = "", disrupts: tuple[Disruption, ...] = ()) -> Step:
@@ -90,7 +88,27 @@ def stop(unit: str, *, why: str = "", disrupts: tuple[Disruption, ...] = ()) -> 
 
 def setting(target: str, text: str, item: str, *, why: str = "") -> Step:
     """Change something for which the role has tasks of its own. `item`: the kind of what stays."""
-    return Step(SETTING, target, text, {"item": item}, why)
+    return Step(SETTING, target, text, {"item": item}, why, keeps=((item, target),))
+
+
+def own(kind: str, text: str, *, disrupts: Iterable[Disruption] = (), keeps: Iterable[tuple[str, str]] = ()) -> Step:
+    """Do something for which the role has tasks of its own."""
+    return Step(kind, "", text, disrupts=tuple(disrupts), keeps=tuple(keeps))
+
+
+def listed(kind: str, text: str, names: Iterable[str], *, item: str | None = None) -> list[Step]:
+    """Return one step for all names, which the role's own tasks apply, or none without names.
+
+    `text` has `{}` for the names. `item`: the kind of what stays.
+    """
+    names = list(names)
+    shown = ", ".join(names)
+    return [Step(kind, shown, text.format(shown), keeps=kept(item, names) if item else ())] if names else []
+
+
+def kept(item: str, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return kind and name of items. `names` of packages may contain versions."""
+    return tuple((item, name if name.startswith("~") else name.partition("=")[0]) for name in names)
 
 
 def texts(steps: Iterable[Step]) -> list[str]:

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     dkms,
@@ -22,9 +24,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.outcomes import DriverOutcome
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, package_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver_disruptions
 
 if TYPE_CHECKING:
@@ -55,7 +59,7 @@ def present(
     result.reloads = not result.errors and reload_settings.is_planned(host, request, result)
     if result.reloads:
         reload_settings.report(host, request, result, settings)
-        result.summary += [] if result.todo.modules["unload"] else ["reload the kernel modules"]
+        result.steps += [] if result.todo.modules["unload"] else [steps.own(steps.MODULE, "reload the kernel modules")]
     is_answered = versions is not None and result.rejected_sources == (rejected_sources or {})
     decision = _reboot(host, request, result, is_controller)
     manages = result.action != "none"
@@ -67,10 +71,11 @@ def present(
     report = _report(host, result, decision)
     # Whether the files of the driver change, on which the driver volume and the daemon's packages depend.
     installs = bool(result.todo.transaction.install or result.todo.runfile)
-    has_secrets = bool(request.repository_password or request.proxy_password)
+    done = _steps(result, decision, interrupts, installs, has_old_record=has_old_record, verifies=verifies)
     return {
         "plan": {
             **plain(result),
+            "changes": result.changes,
             "reboot": decision,
             # For check mode.
             "announcements": [disruption.text() for disruption in interrupts],
@@ -79,12 +84,13 @@ def present(
             "build_command": _build_command(host, result),
         },
         "acts": result.acts or decision["go"] or has_old_record or verifies,
-        "changes": _changes(result, decision, installs, has_old_record, verifies),
+        "steps": done,
+        "changes": steps.texts(done),
         "reasons": result.reasons,
         "errors": result.errors,
         "query": _query(result, request) if not is_answered and not result.errors else None,
         "report": report,
-        "has_secrets": has_secrets,
+        "has_secrets": bool(request.repository_password or request.proxy_password),
         "packages": (*result.todo.transaction.install, *result.todo.prerequisites),
         "outcome": _outcome(result, installs, _next_loaded(host, request, result, installs, reboots=decision["go"])),
         "disruptions": interrupts,
@@ -141,19 +147,31 @@ def _next_loaded(host: Host, request: DriverRequest, result: DriverPlan, install
     return (driver["on_disk_next"] if reboots else None) or driver["loaded"]
 
 
-def _changes(
-    result: DriverPlan, decision: dict[str, Any], installs: bool, has_old_record: bool, verifies: bool
-) -> list[str]:
+def _steps(
+    result: DriverPlan,
+    decision: dict[str, Any],
+    interrupts: list[Disruption],
+    installs: bool,
+    *,
+    has_old_record: bool,
+    verifies: bool,
+) -> tuple[Step, ...]:
+    """Return the steps of the part: those of the driver's plan, then the reboot and what earlier runs have left."""
     has_work = result.acts and not result.errors
-    changes = list(result.summary) if has_work else []
+    found = list(result.steps) if has_work else []
     # A new driver and reloaded modules lead to another decision.
     if not (installs or any(result.todo.modules.values())):
-        changes += [f"reboot the host: {'; '.join(decision['reasons'])}"] if decision["go"] else []
-        changes += [f"remove {owned.DRIVER_REBOOT_MARKER}"] if has_old_record else []
+        text = f"reboot the host: {'; '.join(decision['reasons'])}"
+        found += [steps.own("reboot", text)] if decision["go"] else []
+        old = steps.own(steps.FILE, f"remove {owned.DRIVER_REBOOT_MARKER}")
+        found += [old] if has_old_record else []
     # Every change is verified.
     if verifies and not has_work:
-        changes.append("repeat the driver verification that failed in an earlier run")
-    return changes
+        found.append(steps.own("verification", "repeat the driver verification that failed in an earlier run"))
+    if not found:
+        return ()
+    # The reboot comes last, and so does the reload of the modules, unless services start afterwards.
+    return (*found[:-1], dataclasses.replace(found[-1], disrupts=tuple(interrupts)))
 
 
 def _query(result: DriverPlan, request: DriverRequest) -> dict[str, Any] | None:
@@ -194,9 +212,10 @@ def plan(context: Context, _parts: Mapping[str, Part]) -> Part:
     if request.state == "absent":
         gone = removal(context.host, platform)
         return Part(
-            plan=gone,
+            plan=plain(gone),
             acts=gone["acts"],
-            changes=gone["summary"],
+            steps=tuple(gone["steps"]),
+            changes=gone["changes"],
             reasons=gone["reasons"],
             errors=gone["errors"],
             removal=package_removal(

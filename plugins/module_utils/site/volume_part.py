@@ -5,15 +5,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import is_driver_wanted
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes, steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, Values
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, Values, of_steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import new_volume
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import VolumePrediction
 
 
 def volume_engines(values: Values, parts: Collection[str]) -> dict[str, list[str]]:
@@ -30,7 +35,7 @@ def volume_engines(values: Values, parts: Collection[str]) -> dict[str, list[str
 def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     host, options = context.host, volume_engines(context.values, parts)
     if not is_driver_wanted(host, context.values):
-        return Part(plan=options)
+        return of_steps([], plan=options)
     driver = outcomes.driver(parts)
     upcoming = driver.loaded_after(vendors.nvidia_driver(host)["loaded"])
     prediction = host["driver_volume"]
@@ -40,22 +45,17 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         migrates or upcoming != (vendors.nvidia_driver(host)["loaded"] or vendors.nvidia_driver(host)["on_disk"])
     ):
         # The prediction is for another version or another volume.
-        changes = [new_volume.text(host, options, upcoming)]
-        return Part(
-            plan={**options, "changes": changes},
-            acts=True,
-            changes=changes,
-            is_only_reported=vendors.nvidia_driver(host)["loaded"] is None,
-        )
+        created = steps.own(steps.VOLUME, new_volume.text(host, options, upcoming), keeps=_kept(prediction))
+        return of_steps([created], plan=options, is_only_reported=vendors.nvidia_driver(host)["loaded"] is None)
     if prediction is None or not upcoming:
-        return Part(plan=options, reasons=["no NVIDIA driver is loaded"])
+        return of_steps([], plan=options, reasons=["no NVIDIA driver is loaded"])
     library = vendors.nvidia_driver(host)["library"]
     if library and library != upcoming and not driver.installs:
         waits = (
             f"the driver volume waits for a reboot: module {upcoming} is loaded, but the libraries have version "
             f"{library}. Reboot the host, or set nvidia_driver_reboot_policy to when_required"
         )
-        return Part(plan=options, reasons=[waits])
+        return of_steps([], plan=options, reasons=[waits])
     # Packages of the same version can add files. An engine that this run installs or starts responds afterwards.
     # The daemon's program is part of the volume, too.
     installs = driver.installs or outcomes.persistence(parts).installs
@@ -63,13 +63,21 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     error = None if installs or has_engine_changes else prediction["error"]
     # The packages bring the files back that the volume has and the host lacks.
     changes = [name for name in prediction["actions"] if not installs or name not in prediction["surplus"]]
-    return Part(
-        plan={**options, "changes": changes},
-        acts=bool(prediction["changed"] or prediction["error"] or installs),
-        changes=changes,
+    part = of_steps(
+        [steps.own(steps.VOLUME, text, keeps=_kept(prediction)) for text in changes],
+        plan=options,
         errors=[error] if error else [],
         is_only_reported=vendors.nvidia_driver(host)["loaded"] is None,
     )
+    return dataclasses.replace(part, acts=bool(prediction["changed"] or prediction["error"] or installs))
+
+
+def _kept(prediction: VolumePrediction | None) -> list[tuple[str, str]]:
+    """Return the volume and the engines that know it, as far as they are known."""
+    volume = (prediction or {}).get("volume")
+    if not volume:
+        return []
+    return [(steps.VOLUME, volume["name"]), *(("registration", engine) for engine in volume["engines"])]
 
 
 PART = Declaration(

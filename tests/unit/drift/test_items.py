@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverTodo
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
@@ -118,17 +119,24 @@ def test_an_item_that_the_host_lacks_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("part", "plan", "field"),
     [
-        ("nvidia_driver", {"sysctls": {"vm.nr_hugepages": 1}}, "sysctls"),
-        ("nvidia_driver", {"todo": {"sysctls": {"vm.nr_hugepages": 1}}}, "sysctls"),
-        ("nvidia_driver", {"todo": {"runfile": {"url": "https://mirror.example/a.run"}}}, "runfile"),
-        ("nvidia_driver", {"todo": {"transaction": {"module_streams": ["nvidia-driver:580"]}}}, "module_streams"),
         ("container_engine", {"registries": ["mirror.example"]}, "registries"),
-        ("driver_volume", {"labels": ["gpu"]}, "labels"),
     ],
 )
 def test_an_unknown_field_of_a_plan_is_an_error(part: str, plan: dict[str, Any], field: str) -> None:
     with pytest.raises(UnknownKind, match=f"the plan has {field}="):
         drift_items.in_plan(part, plan, sample.converged_host())
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        (steps.setting("vm.nr_hugepages", "set vm.nr_hugepages", "sysctl"), "sysctl vm.nr_hugepages, which the drift"),
+        (steps.own("sysctl", "set vm.nr_hugepages to 1"), r"sysctl keeps nothing \(set vm.nr_hugepages to 1\)"),
+    ],
+)
+def test_a_step_that_keeps_something_unknown_is_an_error(step: steps.Step, error: str) -> None:
+    with pytest.raises(UnknownKind, match=error):
+        drift_items.in_plan("nvidia_driver", {"steps": plain([step])}, sample.converged_host())
 
 
 def test_an_unknown_part_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +150,7 @@ def test_an_unknown_part_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("where", "name", "kind"),
-    [(drift_items, "DriverTodo", DriverTodo), (engine_plan, "EnginePlan", engine_plan.EnginePlan)],
+    [(engine_plan, "EnginePlan", engine_plan.EnginePlan)],
 )
 def test_a_new_field_of_a_plans_class_is_an_error_even_if_it_is_empty(
     monkeypatch: pytest.MonkeyPatch, where: Any, name: str, kind: type

@@ -117,12 +117,12 @@ def test_adopted_driver_is_held_once(key):
     names = sorted(PACKAGES[key])
     work = result.todo.transaction
     assert (work.hold, work.release, newly_held(bare, result)) == (names, [], names)
-    assert f"hold {', '.join(names)}" in result.summary
+    assert f"hold {', '.join(names)}" in result.changes
     files = [owned.DRIVER_UNATTENDED_UPGRADES] if key.startswith("ubuntu") else []
     assert [file["path"] for file in all_files(result)] == files
     there = after(key, bare, result)
     second = planned(key, there)
-    assert (second.acts, second.summary) == (False, [])
+    assert (second.acts, second.changes) == (False, [])
     assert driver_source.installed(there, platform(key)) == "preinstalled"
 
 

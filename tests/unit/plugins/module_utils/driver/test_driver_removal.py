@@ -134,14 +134,14 @@ def test_only_own_installer_is_uninstalled(recorded, driver, expected):
     there = host("debian-12", driver=driver, files={owned.DRIVER_RUNFILE_RECORD: content})
     plan = driver_removal.plan(there, platform("debian-12"))
     assert (plan["runfile"], plan["record"], plan["files"]) == (expected, False, [owned.DRIVER_RUNFILE_RECORD])
-    assert (f"run {' '.join(expected)}" in plan["summary"]) is bool(expected)
+    assert (f"run {' '.join(expected)}" in plan["changes"]) is bool(expected)
     left_alone = "the driver is kept because this role did not install it"
     assert (left_alone in plan["reasons"]) is (bool(driver) and not expected)
 
 
 def test_summary_lists_all_steps():
     there = installed({"packages": list(OURS)}, modules_loaded=["nvidia"])
-    assert driver_removal.plan(there, platform("debian-12"))["summary"] == [
+    assert driver_removal.plan(there, platform("debian-12"))["changes"] == [
         "unload nvidia",
         "remove libcuda1, nvidia-alternative, nvidia-kernel-dkms",
         "remove the dependencies, repositories, pins and holds that this role recorded",
@@ -151,7 +151,7 @@ def test_summary_lists_all_steps():
 
 def test_nothing_to_do_is_reported():
     plan = driver_removal.plan(host("debian-12"), platform("debian-12"))
-    assert (plan["summary"], plan["reasons"]) == ([], ["this role has not installed anything on this host"])
+    assert (plan["changes"], plan["reasons"]) == ([], ["this role has not installed anything on this host"])
 
 
 def test_empty_host_has_empty_plan():

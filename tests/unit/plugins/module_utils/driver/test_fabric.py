@@ -45,7 +45,7 @@ def test_running_fabric_manager_is_unchanged():
 @pytest.mark.parametrize("state", [{}, {"unit_file_state": "enabled"}, {"active_state": "active"}])
 def test_adopted_fabric_manager_is_enabled_and_started(state):
     result = adopted(packages=OURS, services={UNIT: {**AT_REST[UNIT], **state}})
-    assert (result.errors, result.todo.services, result.steps["services"]) == ([], [UNIT], True)
+    assert (result.errors, result.todo.services, result.applies["services"]) == ([], [UNIT], True)
     assert result.action == "adopt"
 
 
@@ -194,7 +194,7 @@ def test_missing_automatic_imex_is_no_error():
 def test_adopted_driver_reports_missing_switches():
     there = host("ubuntu-24.04", (B200,), driver={**DRIVER, "kernel_module_flavor": "open"})
     result = driver_plan.plan(there, {"source": "preinstalled"}, platform("ubuntu-24.04"))
-    assert (result.errors, result.acts) == ([], result.steps["modules"])
+    assert (result.errors, result.acts) == ([], result.applies["modules"])
     assert any("this host has no NVSwitch" in reason for reason in result.reasons)
 
 

@@ -70,7 +70,7 @@ def converged(key: str = "debian-12", version: str = "", request: dict | None = 
 @pytest.mark.parametrize("key", ["debian-12", "debian-13", "ubuntu-24.04", "el-9", "el-10", "amazon-2023", "sles-15"])
 def test_converged_host_has_empty_plan(key):
     result = driver_plan.plan(converged(key), {}, platform(key))
-    assert (result.errors, result.summary, result.acts) == ([], [], False)
+    assert (result.errors, result.changes, result.acts) == ([], [], False)
 
 
 @pytest.mark.parametrize("key", sorted(KERNELS))
@@ -121,7 +121,7 @@ def test_requested_packages_may_have_an_architecture(key, request_, packages, it
     there = converged(key)
     there["installed_packages"].update(packages)
     result = driver_plan.plan(there, request_, platform(key))
-    assert (result.errors, result.summary, result.acts) == ([], [], False)
+    assert (result.errors, result.changes, result.acts) == ([], [], False)
     remove_package(there, next(iter(packages)))
     todo = driver_plan.plan(there, request_, platform(key)).todo
     assert todo.transaction.install == [item]
@@ -136,7 +136,7 @@ def test_an_installed_package_may_provide_a_requested_name(key):
     assert driver_plan.plan(there, request, platform(key)).todo.transaction.install == ["nvidia-smi"]
     there["provided"] = {"nvidia-smi": ["cuda-lib"]}
     result = driver_plan.plan(there, request, platform(key))
-    assert (result.errors, result.summary, result.acts) == ([], [], False)
+    assert (result.errors, result.changes, result.acts) == ([], [], False)
 
 
 def test_requested_headers_skip_outgoing_kernel():
@@ -159,7 +159,7 @@ def test_bare_debian_host_gets_complete_plan():
     assert result.todo.transaction.archive_components == ["contrib", "non-free", "non-free-firmware"]
     assert f"linux-headers-{K12}" in result.todo.transaction.install
     assert "nvidia-kernel-dkms" in result.todo.query
-    assert [line.split()[0] for line in result.summary] == ["enable", "install", "hold", "write", "load"]
+    assert [line.split()[0] for line in result.changes] == ["enable", "install", "hold", "write", "load"]
     assert result.acts
 
 
@@ -697,7 +697,7 @@ def test_branch_change_replaces_all_packages(key, old, new):
                  held=names, driver={"library": old})  # fmt: skip
     going, coming = NAMES[key] if old < new else reversed(NAMES[key])
     asked = driver_plan.plan(there, wanted, platform(key))
-    assert f"remove {', '.join(going)}" in asked.summary
+    assert f"remove {', '.join(going)}" in asked.changes
     available = {name: [f"{new}-1"] for name in asked.todo.query}
     result = driver_plan.plan(there, wanted, platform(key), available)
     assert result.errors == []
@@ -760,8 +760,8 @@ def test_interrupted_flavor_change_is_completed(key, flavor):
     there["package_state"]["config_files"] = left
     result = driver_plan.plan(there, request, platform(key))
     assert (result.errors, result.todo.transaction.purge) == ([], todo.purge)
-    assert (result.acts, result.steps["packages"], result.todo.query) == (True, True, [])
-    assert result.summary == [f"purge {', '.join(todo.purge)}"]
+    assert (result.acts, result.applies["packages"], result.todo.query) == (True, True, [])
+    assert result.changes == [f"purge {', '.join(todo.purge)}"]
     # A replaced package of the same driver keeps its configuration.
     back = {"flavor": "proprietary" if flavor == "open" else "open"}
     assert not set(left) & set(driver_plan.plan(there, back, platform(key)).todo.transaction.purge)
@@ -955,7 +955,7 @@ def test_initramfs_follows_modprobe_file(key, package, command):
     del there["files"][owned.MODPROBE]
     plan = driver_plan.plan(there, {}, platform(key))
     assert plan.todo.initramfs == ([command] if command else [])
-    assert any("rebuild the initramfs" in line for line in plan.summary) is bool(command)
+    assert any("rebuild the initramfs" in line for line in plan.changes) is bool(command)
     there["kernel"]["kernels"][0]["bootable"] = False
     assert driver_plan.plan(there, {}, platform(key)).todo.initramfs == []
 
@@ -967,8 +967,8 @@ def test_pending_initramfs_is_rebuilt(key, package, command):
     there["files"][owned.DRIVER_INITRAMFS_MARKER] = {"exists": True, "content": ""}
     plan = driver_plan.plan(there, {}, platform(key))
     assert (plan.todo.files, plan.todo.initramfs) == ([], [command] if command else [])
-    assert plan.acts is plan.steps["files"] is bool(command)
-    assert len(plan.summary) == len(plan.todo.initramfs)
+    assert plan.acts is plan.applies["files"] is bool(command)
+    assert len(plan.changes) == len(plan.todo.initramfs)
     there["files"][owned.DRIVER_INITRAMFS_MARKER] = {"exists": False, "content": None}
     assert not driver_plan.plan(there, {}, platform(key)).acts
 
@@ -992,8 +992,8 @@ def test_initramfs_with_an_outdated_driver_is_rebuilt_once(key, package, command
     add_package(there, package, "1", arch="all")
     plan = driver_plan.plan(there, request, platform(key))
     assert plan.todo.initramfs == ([command] if command else [])
-    assert plan.steps["files"] is bool(command)
-    assert (f"rebuild the initramfs of {KERNELS[key]}" in plan.summary) is bool(command)
+    assert plan.applies["files"] is bool(command)
+    assert (f"rebuild the initramfs of {KERNELS[key]}" in plan.changes) is bool(command)
     # The modules are reloaded as well if nothing uses them.
     assert bool(plan.todo.modules["unload"]) is activate
     rebuilt = outdated(key, {"before_boot": False})
@@ -1026,7 +1026,7 @@ def test_only_stale_driver_locks_are_removed(lock, goes):
     for package in there["packages"].values():
         package["held"] = True
     result = driver_plan.plan(there, {}, platform("el-9"))
-    assert result.steps["packages"] is goes
+    assert result.applies["packages"] is goes
     work = result.todo.transaction
     name, _dash, version = lock.rpartition("-3:")
     assert selects(work.release, name, version.rpartition(".")[0]) is goes
@@ -1117,7 +1117,7 @@ def test_interrupted_installer_runs_again(built):
     there = host("debian-12", headers=(K12,), modules=modules, driver=driver, packages={"dkms": "3"})
     there["files"][owned.DRIVER_RUNFILE_RECORD] = {"exists": True, "content": '{"pending": "580.95.05"}'}
     plan = driver_plan.plan(there, RUNFILE, platform("debian-12"))
-    assert (plan.steps["runfile"], plan.steps["runfile_record"]) == (not built, built)
+    assert (plan.applies["runfile"], plan.applies["runfile_record"]) == (not built, built)
     assert plan.todo.runfile_record == ('{"installed": "580.95.05"}\n' if built else None)
 
 
@@ -1142,7 +1142,7 @@ def test_a_lock_of_the_user_with_wildcards_is_not_released(key):
     there = converged(key)
     there["package_state"]["held_patterns"] = ["*"]
     result = driver_plan.plan(there, {"hold": False}, platform(key))
-    assert (result.errors, result.summary, result.acts) == ([], [], False)
+    assert (result.errors, result.changes, result.acts) == ([], [], False)
     there["package_state"]["held_patterns"] = ["*", "nvidia-driver-cuda", "nvidia-compute-utils-G06"]
     name, *rest = driver_plan.plan(there, {"hold": False}, platform(key)).todo.transaction.release
     assert name in there["package_state"]["held_patterns"]
@@ -1180,9 +1180,9 @@ def test_modprobe_file_has_requested_content():
 
 def test_interrupted_installation_is_completed():
     there = converged(package_state={"interrupted": True})
-    assert driver_plan.plan(there, {}, platform("debian-12")).steps["packages"]
+    assert driver_plan.plan(there, {}, platform("debian-12")).applies["packages"]
     there = converged(package_state={"unfinished": ["nvidia-kernel-dkms"]})
-    assert driver_plan.plan(there, {}, platform("debian-12")).steps["packages"]
+    assert driver_plan.plan(there, {}, platform("debian-12")).applies["packages"]
 
 
 def test_interrupted_run_is_recorded_on_complete_host():
@@ -1191,9 +1191,9 @@ def test_interrupted_run_is_recorded_on_complete_host():
     record = {"exists": True, "content": '{"pending": ["vim"], "asked": ["dkms"]}'}
     there["files"][owned.DRIVER_RECORD] = record
     plan = driver_plan.plan(there, {}, platform("debian-12"))
-    assert [step for step, is_due in plan.steps.items() if is_due] == ["packages"]
+    assert [step for step, is_due in plan.applies.items() if is_due] == ["packages"]
     assert not any(vars(plan.todo.transaction).values())
-    assert plan.summary == ["complete and record what an interrupted run installed"]
+    assert plan.changes == ["complete and record what an interrupted run installed"]
     record["content"] = '{"packages": ["dkms"]}'
     assert not driver_plan.plan(there, {}, platform("debian-12")).acts
 
@@ -1218,7 +1218,7 @@ def test_adopted_driver_is_loaded():
     there = host("el-9", (A100,), driver={"library": "570.86.15", "on_disk": "570.86.15"}, packages={})
     result = driver_plan.plan(there, {}, platform("el-9"))
     assert result.action == "adopt"
-    assert result.steps["packages"] is False
+    assert result.applies["packages"] is False
     assert result.todo.modules["load"] == ["nvidia", "nvidia_uvm"]
     assert driver_plan.plan(there, {"activate": False}, platform("el-9")).todo.modules["load"] == []
 

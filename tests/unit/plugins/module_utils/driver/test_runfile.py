@@ -126,7 +126,7 @@ def test_the_installer_runs_again_for_another_kernel_without_dkms(key, more, run
     result = installed_by_installer(key, {}, {}, headers=(SLES,), **more)
     assert (result.errors, bool(result.todo.runfile), result.todo.build) == ([], runs, builds)
     again = installed_by_installer(key, {}, {SLES: "580.95.05"}, headers=(SLES,), **more)
-    assert (again.errors, again.acts and (again.steps["runfile"] or again.steps["build"])) == ([], False)
+    assert (again.errors, again.acts and (again.applies["runfile"] or again.applies["build"])) == ([], False)
 
 
 @pytest.mark.parametrize("headers", [(NEW,), (SLES, NEW)], ids=["next", "both"])

@@ -417,7 +417,7 @@ def test_second_run_changes_nothing(name, source):
     result = plan(converged(name), {"source": source}, {})
     assert (result.errors, result.source, result.action, result.todo.query) == ([], "distribution", "install", [])
     assert (result.todo.transaction.install, result.todo.transaction.remove, result.todo.prerequisites) == ([], [], [])
-    assert not result.steps["packages"]
+    assert not result.applies["packages"]
 
 
 @pytest.mark.parametrize("name", INSTALLED)
@@ -524,7 +524,7 @@ def test_modules_for_the_next_kernel_are_not_replaced():
     kernels = {f"{kernel}.el10_1.x86_64": OLD for kernel in (FIRST, SECOND)}
     there = converged(ALMA, next_kernel=f"{SECOND}.el10_1.x86_64", modules=kernels)
     result = plan(there, {}, almalinux_builds(f"{OLD}-3"))
-    assert (result.errors, result.todo.query, result.steps["packages"]) == ([], [], False)
+    assert (result.errors, result.todo.query, result.applies["packages"]) == ([], [], False)
 
 
 def test_incomplete_installation_gets_the_missing_packages():

@@ -22,7 +22,7 @@ EDITS = {
     ],
     "plugins/module_utils/site/driver.py": [
         ('"attempt": reboot.attempt(', '"delay": request.reboot_delay, '),
-        (": {'; '.join(decision['reasons'])}\"] if", " in {decision['delay']} seconds"),
+        (": {'; '.join(decision['reasons'])}\"\n", " in {decision['delay']} seconds"),
     ],
     f"{ROLE}/tasks/reboot_host.yml": [
         ("      reboot_timeout:", '      pre_reboot_delay: "{{ __nvidia_driver_plan.reboot.delay }}"\n'),

@@ -201,7 +201,7 @@ def test_report_without_a_loaded_driver(there, version, flavor, source):
 def test_report_of_a_removal():
     there = converged(driver={"kernel_module_flavor": "proprietary"}, reboot_required_reasons=["a newer kernel"])
     removal = site_driver.removal(there, platform(KEY))
-    assert (removal["acts"], removal["summary"]) == (True, [f"remove {owned.MODULES_LOAD}, {owned.UVM_RULE}"])
+    assert (removal["acts"], removal["changes"]) == (True, [f"remove {owned.MODULES_LOAD}, {owned.UVM_RULE}"])
     assert removal["report"] == {
         "version": VERSION,
         "flavor": "proprietary",
@@ -215,7 +215,7 @@ def test_report_of_a_removal():
 
 def test_removal_on_a_bare_host_does_nothing():
     removal = site_driver.removal(bare(), platform(KEY))
-    assert (removal["acts"], removal["summary"]) == (False, [])
+    assert (removal["acts"], removal["changes"]) == (False, [])
     assert removal["report"]["reasons"] == ["this role has not installed anything on this host"]
 
 
