@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
@@ -48,7 +49,7 @@ def test_a_bare_host_asks_first(tmp_path):
 
 
 def test_a_new_engine_is_registered_after_its_installation(tmp_path):
-    engine = {"container_engine": Part(plan={"packages": ["docker-ce"]})}
+    engine = {"container_engine": Part(outcome=outcomes.EngineOutcome(installs=True))}
     assert planned(bare(tmp_path), OFFERED, engine, container_runtime=False).plans_again is False
     host = working(tmp_path / "again", packages={**INSTALLED, "habanalabs-container-runtime": "1.24.0-1"})
     assert planned(host, None, engine, container_runtime=True).plans_again is True

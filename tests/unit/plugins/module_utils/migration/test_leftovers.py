@@ -10,6 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers, old_sources
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report
@@ -163,5 +164,6 @@ def test_plan_says_how_to_remove_them_unless_it_does() -> None:
     assert last.endswith(
         "To remove all of this, set nvidia_container_toolkit_migrate to true and run playbook gpufleet.hosts.site."
     )
-    assert report.leftover_notes(seen, {"nvidia_container_toolkit": Part(plan={"migration": {"changes": ["x"]}})}) == []
+    migrates = Part(outcome=outcomes.ToolkitOutcome(migrates=True))
+    assert report.leftover_notes(seen, {"nvidia_container_toolkit": migrates}) == []
     assert report.leftover_notes(seen, {"container_engine": Part()}) == []

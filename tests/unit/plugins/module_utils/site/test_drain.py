@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
     Disruption,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.outcomes import DriverOutcome
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain
 
@@ -32,8 +33,8 @@ def left(owner="gpufleet", adapter="slurm", **values):
     return {owned.DRAIN_RECORD: {"content": json.dumps(record)}}
 
 
-def part(*disruptions, acts=True, **plan):
-    return Part(acts=acts, disruptions=list(disruptions), plan=plan)
+def part(*disruptions, acts=True, outcome=None):
+    return Part(acts=acts, disruptions=list(disruptions), outcome=outcome)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +50,8 @@ def part(*disruptions, acts=True, **plan):
         ),
         (SLURM, {"a": part(Disruption(REBOOT, "x", POSSIBLE))}, {}, "reboot"),
         (SLURM, {"a": part(Disruption(REBOOT, "x", FORBIDDEN))}, {}, None),
-        (SLURM, {"a": part(installs=True)}, {}, "new driver"),
-        (SLURM, {"a": part(installs=False)}, {}, None),
+        (SLURM, {"nvidia_driver": part(outcome=DriverOutcome(installs=True))}, {}, "new driver"),
+        (SLURM, {"nvidia_driver": part(outcome=DriverOutcome())}, {}, None),
         (SLURM, {"a": part(RELOAD, acts=False)}, {}, None),
         (SLURM, {}, {}, None),
         (SLURM, {"a": part(RELOAD)}, left(), "reload of the driver"),

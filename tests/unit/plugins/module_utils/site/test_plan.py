@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record as proof_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
@@ -617,7 +618,7 @@ def test_bare_host_gets_the_toolkit_in_the_same_query():
         "enable nvidia-cdi-refresh.path",
         "enable nvidia-cdi-refresh.service",
         # The driver that this run loads.
-        f"refresh the CDI specification /var/run/cdi/nvidia.yaml for driver {parts[DRIVER].plan['next_loaded']}",
+        f"refresh the CDI specification /var/run/cdi/nvidia.yaml for driver {parts[DRIVER].outcome.next_loaded}",
     ]
 
 
@@ -910,6 +911,6 @@ def test_volume_of_nvidia_docker_is_no_error_if_the_run_removes_it() -> None:
     error = "docker already has a different volume nvidia_driver_580.95.05"
     seen = context(converged(driver_volume=prediction(error=error)))
     for volumes, expected in (([], [error]), (["nvidia_driver_580.95.05"], [])):
-        toolkit = Part(plan={"migration": {"volumes": volumes}})
+        toolkit = Part(outcome=outcomes.ToolkitOutcome(migrates_volumes=bool(volumes)))
         part = volume_part.PART.plan(seen, {TOOLKIT: toolkit})
         assert (part.errors, part.acts) == (expected, True)
