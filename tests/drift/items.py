@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Generate the list of everything that the roles manage on a converged host. Pure functions.
 
-The list comes from plans of the same host in worse states: without packages, without settings, and so on. So a new
-item in a plan becomes an item of the drift test. A field of a plan that this file does not know is an error, and so is
-a text in the plan of a real bare host that names no item.
+The list comes from the steps of plans of the same host in worse states: without packages, without settings, and so on.
+So a new step becomes an item of the drift test. A step that keeps something that this file cannot break is an error,
+and so is a text in the plan of a real bare host that names no item.
 """
 
 from __future__ import annotations
@@ -16,18 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group, with_nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RoleTransaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Values
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, cri_plan, own_cdi, wrapper_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program
 
 
@@ -85,7 +81,11 @@ _LATER = (
 # Kinds of steps that can be part of a plan without an item: removals, and what happens on the way.
 _KEEP_NOTHING = {
     *(steps.PACKAGES, steps.HOLD, steps.FILE, steps.MODULE, steps.SERVICE, steps.RELOAD, steps.USER, steps.VOLUME),
-    *("repository", "installer", "udev", "initramfs", "reboot", "verification"),
+    *("repository", "installer", "udev", "initramfs", "reboot", "verification", "cdi", "runtime"),
+    # Changes only the record of daemon.json, or compares passwords.
+    steps.OPTION,
+    # The hosts of the drift test have no users of Docker and nothing of nvidia-docker. Scenario migration tests it.
+    *("group", "migration"),
 }
 # What the roles write but do not repair, and why. The drift test leaves it alone.
 NOT_REPAIRED = {
@@ -94,122 +94,19 @@ NOT_REPAIRED = {
     "records": f"files in {owned.STATE_DIRECTORY} say what the roles own, which nothing else knows",
 }
 
-# --- fields of the plans ------------------------------------------------------------------------------------------
-# Decisions, questions and actions. An item is something that stays.
-
-_NO_ITEMS = {
-    "container_engine": {
-        *("engine", "is_installed", "origin", "version", "problems", "reason", "has_secrets", "acts", "changes"),
-        # The packages to install are in `packages`.
-        *("config_needed", "source", "transaction", "query", "changes_engine"),
-        # The hosts of the drift test have no users of Docker.
-        *("users", "recorded_users"),
-        "disruptions",
-    },
-    "nvidia_container_toolkit": {
-        *("version", "source", "query", "adds_hook", "config_needed", "restart", "problems", "reason", "has_secrets"),
-        # The packages to install are in `transaction`. The drift test sets no keys of config.toml.
-        *("acts", "changes", "packages", "config", "disruptions"),
-        # Removes what others left. Scenario migration tests it.
-        "migration",
-    },
-    "toolkit_transaction": {"purge", "release", "repositories", "keep"},
-    "cri": {"later", "changes", "reasons", "problems", "disruptions"},
-    "cdi": {
-        *("specification", "is_known", "reload", "changes", "reasons"),
-        # Reach the file of the units, which is not a file of the roles.
-        *("restart", "remove"),
-    },
-    "own_cdi": {
-        *("specification", "is_known", "disable", "reload", "changes", "reasons", "problems"),
-        *("restart", "remove"),
-    },
-    "wrapper": {"changes", "reasons", "problems"},
-    "container_proof": {"engines", "image", "isolations", "key", "changes", "reason"},
-    "verify": {"applies"},
-}
-
-
-def _named(kind: str, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for text in texts:
-        yield kind, text.partition("=")[0]
-
-
-def _packages(value: list[str], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    return _named("package", value)
+# Parts without items: they check or prove the work of the others.
+_WITHOUT_STEPS = ("container_proof", "verify")
 
 
 def _holds(value: list[str], host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the packages, and all held packages if a selector stands for the dependencies."""
-    yield from _named("hold", (text for text in value if not text.startswith("~")))
+    yield from (("hold", text) for text in value if not text.startswith("~"))
     for text in value:
         if text.startswith("~"):
             names, _equals, version = text[1:].partition("=")
             for name in host["held_packages"]:
                 if re.search(names, name) and version in host["installed_packages"][name]:
                     yield "hold", name
-
-
-def _files(value: list[dict[str, str]], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    return _named("file", (file["path"] for file in value if file["state"] == "present"))
-
-
-def _unit_files(value: dict[str, str | None], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    return _named("file", (path for path, content in value.items() if content is not None))
-
-
-def _program(_value: dict[str, Any], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    return _named("file", [owned.CDI_PROGRAM])
-
-
-def _written_file(value: dict[str, Any], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    return _named("file", [value["path"]] if value["content"] is not None else [])
-
-
-def _engine_files(value: list[dict[str, Any]], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    files = [file for engine in value for file in engine["files"]]
-    return _named("file", (file["path"] for file in files if file["content"] is not None))
-
-
-def _services(value: list[str], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    return _named("service", value)
-
-
-def _service(value: dict[str, Any] | None, _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    return _named("service", [value["unit"]] if value else [])
-
-
-def _options(value: dict[str, Any], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    return _named("option", _leaves(value))
-
-
-def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{above}{key}.")
-        else:
-            yield above + key
-
-
-# The fields that contain items, and nested fields.
-_ITEMS: dict[str, dict[str, Any]] = {
-    "container_engine": {"packages": _packages, "options": _options, "service": _service},
-    "nvidia_container_toolkit": {
-        "transaction": "toolkit_transaction",
-        "options": _options,
-        "cdi": "cdi",
-        "own_cdi": "own_cdi",
-        "cri": "cri",
-        "wrapper": "wrapper",
-    },
-    "wrapper": {"file": _written_file},
-    "cri": {"engines": _engine_files},
-    "cdi": {"files": _unit_files, "enable": _services},
-    "own_cdi": {"options": _program, "files": _unit_files, "enable": _services},
-    "toolkit_transaction": {"install": _packages, "hold": _holds, "files": _files},
-    "container_proof": {},
-    "verify": {},
-}
 
 
 def _of_step(step: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -232,52 +129,11 @@ def in_plan(name: str, plan: Mapping[str, Any], host: Mapping[str, Any]) -> set[
         if plan["changes"]:
             raise UnknownKind(f"{name} has changes on a host of the drift test: {', '.join(plan['changes'])}")
         return set()
-    if name not in _ITEMS and "steps" in plan:
+    if "steps" in plan:
         return {item for step in plan["steps"] for item in _of_step(step, host)}
-    if name not in _ITEMS:
-        raise UnknownKind(f"{name}: the drift test does not know this part. Add it to tests/drift/items.py.")
-    found: set[tuple[str, str]] = set()
-    for field, value in plan.items():
-        reader = _ITEMS[name].get(field)
-        if reader is None and value not in (None, "", False, [], {}) and field not in _NO_ITEMS[name]:
-            raise UnknownKind(
-                f"{name}: the plan has {field}={value!r}, which the drift test cannot break. Add the field to "
-                "tests/drift/items.py."
-            )
-        if isinstance(reader, str) and value is not None:
-            found |= in_plan(reader, value, host)
-        elif callable(reader) and value:
-            found.update(reader(value, host))
-    return found
-
-
-def unknown_fields() -> list[str]:
-    """Return the fields of the plans' classes that this file does not mention, also if they are empty here."""
-    classes = {
-        "container_engine": engine_plan.EnginePlan,
-        "nvidia_container_toolkit": toolkit_plan.ToolkitPlan,
-        "toolkit_transaction": RoleTransaction,
-        "cdi": cdi_refresh.Refresh,
-        "own_cdi": own_cdi.OwnCdi,
-        "cri": cri_plan.CriPlan,
-        "wrapper": wrapper_file.WrapperFile,
-    }
-    # They stay empty on a host with packages of Debian: installers, other package managers, interrupted runs, guests.
-    elsewhere = {
-        "container_engine": set(),
-        "nvidia_container_toolkit": set(),
-        "toolkit_transaction": {"remove", "uses_repositories"},
-        "cdi": set(),
-        "own_cdi": set(),
-        "cri": set(),
-        "wrapper": set(),
-    }
-    return [
-        f"{name}.{field.name}"
-        for name, kind in classes.items()
-        for field in dataclasses.fields(kind)
-        if field.name not in {*_ITEMS[name], *_NO_ITEMS[name], *elsewhere[name]}
-    ]
+    if name not in _WITHOUT_STEPS:
+        raise UnknownKind(f"{name}: the plan has no steps, so the drift test does not know what it keeps.")
+    return set()
 
 
 # --- worse states of the converged host ---------------------------------------------------------------------------
@@ -397,9 +253,6 @@ def items(host: Mapping[str, Any], values: Values, platforms: Mapping[str, Any])
 
     `values` are the user's variables by role, `platforms` the roles' data as `site.plan.Context` describes it.
     """
-    fields = unknown_fields()
-    if fields:
-        raise UnknownKind(f"The drift test does not know {', '.join(fields)}. Add them to tests/drift/items.py.")
     found: set[Item] = set()
     states: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
         (without_packages(host), None),

@@ -44,6 +44,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RolePackages, RoleTransaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -98,6 +100,8 @@ class EnginePlan:
     problems: list[str] = dataclasses.field(default_factory=list)
     reason: str = ""
     has_secrets: bool = False
+    # What the role does. The next three fields are derived from it.
+    steps: list[Step] = dataclasses.field(default_factory=list)
     acts: bool = False
     changes: list[str] = dataclasses.field(default_factory=list)
     disruptions: list[Disruption] = dataclasses.field(default_factory=list)
@@ -129,11 +133,12 @@ def plan(
         result.changes_engine = packages.installs or packages.moves
         result.has_secrets = own_repository.has_password(packages.transaction.repositories)
     command = (sources.get(result.source or "") or {}).get("command", "")
-    config, notes = _config(result, host, request, service, command) if request.name == "docker" else ([], [])
+    restarts: list[Disruption] = []
     if result.changes_engine and result.is_installed:
         new = plain_version(result.version) or "another version"
         reason = f"{request.name} {plain_version(found.version)} is changed to {new}"
-        result.disruptions = disruptions.of_packages(host, request.name, unit, reason)
+        restarts = disruptions.of_packages(host, request.name, unit, reason)
+    config, notes = _config(result, host, request, service, command) if request.name == "docker" else ([], [])
     if unit and host["services"]:
         result.service = _service(unit, host["services"])
     result.config_needed = bool(config)
@@ -142,18 +147,18 @@ def plan(
     )
     result.users, result.recorded_users = members.add, members.record
     result.problems += members.problems
-    result.acts = bool(result.transaction or config or members.add or (result.service and result.service.needed))
+    # Packages that restart the daemon make it read its options, too.
+    config = [dataclasses.replace(one, disrupts=()) for one in config] if restarts else config
+    packages_first = result.transaction.steps() if result.transaction else []
+    result.steps = [
+        *steps.interrupting(packages_first, restarts),
+        *_service_steps(result.service, config),
+        *steps.listed("group", f"add {{}} to group {docker_group.GROUP}", members.add),
+    ]
+    result.changes, result.disruptions = steps.texts(result.steps), steps.disruptions(result.steps)
+    result.acts = bool(result.steps)
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
-    unmasks = [f"unmask {', '.join(result.service.unmask)}"] if result.service and result.service.unmask else []
-    joins = [f"add {', '.join(members.add)} to group {docker_group.GROUP}"] if members.add else []
-    result.changes = [
-        *(result.transaction.changes() if result.transaction else []),
-        *unmasks,
-        *config,
-        *_starts(result.service),
-        *joins,
-    ]
     reasons = [*packages.reasons, _reason(result, host, service, found, packages), *notes, *members.reasons]
     cdi = [] if packages.problems else package_plan.without_cdi(host, request, platforms, result.version)
     result.reason = "; ".join([*reasons, *coexistence.notes(host, request.name), *cdi])
@@ -178,9 +183,15 @@ def _no_engine(host: Host, request: EngineRequest) -> EnginePlan:
     return result
 
 
-def _starts(service: Service | None) -> list[str]:
-    verbs = [verb for verb in ("enable", "start") if service and getattr(service, verb)]
-    return [f"{' and '.join(verbs)} {service.unit}"] if service and verbs else []
+def _service_steps(service: Service | None, config: list[Step]) -> list[Step]:
+    """Return the steps around those that configure the daemon: the unit is unmasked before, and starts afterwards."""
+    if service is None:
+        return config
+    return [
+        *steps.listed(steps.SERVICE, "unmask {}", service.unmask, item=steps.SERVICE),
+        *config,
+        *steps.service(service.unit, enable=service.enable, start=service.start),
+    ]
 
 
 def _found(
@@ -230,8 +241,8 @@ def _options(
 
 def _config(
     result: EnginePlan, host: Host, request: EngineRequest, service: dict[str, t.Any], command: str
-) -> tuple[list[str], list[str]]:
-    """Plan the options. Return the changes of daemon.json, and what the user should know.
+) -> tuple[list[Step], list[str]]:
+    """Plan the options. Return the steps that change daemon.json, and what the user should know.
 
     command: how the package's unit starts dockerd
     """
@@ -267,18 +278,21 @@ def _config(
     changed = sorted({*change.changed_keys, *names})
     if changed:
         keys = sorted({*change.restart_keys, *(name for name in names if name.partition(".")[0] not in RELOADABLE)})
-        result.disruptions += disruptions.of_options(host, keys, change.config, request.restart_policy)
-        return [f"change {', '.join(changed)} in {DEFAULT_PATH}"], notes
+        restarts = disruptions.of_options(host, keys, change.config, request.restart_policy)
+        text = f"change {', '.join(changed)} in {DEFAULT_PATH}"
+        return [steps.options(text, options, disrupts=restarts)], notes
     if change.state.record != state.record or not is_recorded:
-        return [f"update the record of the options in {DEFAULT_PATH}"], notes
+        return [steps.own(steps.OPTION, f"update the record of the options in {DEFAULT_PATH}")], notes
     by_flags = sorted(key for key in change.satisfied if masked_options[key] != options[key])
     if by_flags:
-        return [f"compare the passwords in {', '.join(by_flags)} with the flags in {UNITS['docker']}"], notes
+        text = f"compare the passwords in {', '.join(by_flags)} with the flags in {UNITS['docker']}"
+        return [steps.own(steps.OPTION, text)], notes
     pending = _pending(host, state, request.restart_policy, service)
     if pending:
         keys, content = state.written["restart"], host["docker_daemon_json"].get("content") or {}
-        result.disruptions += disruptions.of_options(host, keys, content, request.restart_policy)
-    return pending, notes
+        restarts = disruptions.of_options(host, keys, content, request.restart_policy)
+        return [steps.own(steps.OPTION, text, disrupts=restarts) for text in pending], notes
+    return [], notes
 
 
 def _change(

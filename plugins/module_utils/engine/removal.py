@@ -34,6 +34,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import MANAGER, RECORD_FILE, UNITS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -59,6 +61,8 @@ class EngineRemoval:
     user_record: bool = False
     # Whether Docker itself is among the packages. Its daemon then does not apply changed options.
     removes_docker: bool = False
+    # What the role does. The next two fields are derived from it.
+    steps: list[Step] = dataclasses.field(default_factory=list)
     acts: bool = False
     changes: list[str] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
@@ -91,12 +95,13 @@ def plan(host: Host, request: EngineRequest, platforms: dict[str, t.Any]) -> Eng
     result.users, result.user_record = users.added(host), users.has_record(host)
     if not result.record and request.name in UNITS and host["engines"][request.name]["package"]:
         result.reasons.append(f"{request.name} is kept because this role did not install it")
-    result.acts = result.record or result.revokes or result.user_record
+    result.steps = _steps(result)
+    result.acts = bool(result.steps)
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
     if not result.acts and not result.reasons:
         result.reasons.append("this role has not installed anything on this host")
-    result.changes = _changes(result)
+    result.changes = steps.texts(result.steps)
     return result
 
 
@@ -136,13 +141,14 @@ def _check_data(host: Host, state: record.State, result: EngineRemoval) -> None:
     result.problems += [lost] if lost else []
 
 
-def _changes(result: EngineRemoval) -> list[str]:
+def _steps(result: EngineRemoval) -> list[Step]:
+    group = docker_group.GROUP
     parts = (
-        (f"remove {', '.join(result.users)} from group {docker_group.GROUP}", result.users),
-        ("remove the record of the users in group docker", result.user_record and not result.users),
-        (f"remove the options of this role from {DEFAULT_PATH}", result.revokes),
-        (f"stop and disable {result.service}", result.service),
-        (f"remove {', '.join(result.packages)}", result.packages),
-        ("remove the dependencies, repositories and holds that this role recorded", result.record),
+        ("group", f"remove {', '.join(result.users)} from group {group}", result.users),
+        ("group", "remove the record of the users in group docker", result.user_record and not result.users),
+        (steps.OPTION, f"remove the options of this role from {DEFAULT_PATH}", result.revokes),
+        (steps.SERVICE, f"stop and disable {result.service}", result.service),
+        (steps.PACKAGES, f"remove {', '.join(result.packages)}", result.packages),
+        (steps.PACKAGES, "remove the dependencies, repositories and holds that this role recorded", result.record),
     )
-    return [text for text, is_needed in parts if is_needed]
+    return [steps.own(kind, text) for kind, text, is_needed in parts if is_needed]

@@ -18,6 +18,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import ca
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -46,18 +48,26 @@ class RoleTransaction:
         """Return whether there is something to do, or an interrupted run to finish."""
         return any(vars(self).values()) or packages_record.is_unfinished(host, record)
 
+    def steps(self) -> list[Step]:
+        """Return what the transaction does. The role itself names what it purges."""
+        written = [file["path"] for file in self.files if file["state"] == "present"]
+        found = [
+            *steps.listed(steps.PACKAGES, "remove {}", self.remove),
+            *steps.listed("repository", "add repository {}", [repository["url"] for repository in self.repositories]),
+            *steps.listed(steps.FILE, "write {}", written, item=steps.FILE),
+            *steps.listed(steps.PACKAGES, "install {}", self.install, item=steps.PACKAGE),
+            *steps.listed(steps.HOLD, "hold {}", self.hold, item=steps.HOLD),
+            *steps.listed(steps.HOLD, "release {}", self.release),
+        ]
+        if found or self.purge or self.files:
+            return found
+        if self.uses_repositories:
+            return steps.listed("repository", "record that the role uses repository {}", self.uses_repositories)
+        return [steps.own(steps.PACKAGES, "finish the interrupted installation of the packages")]
+
     def changes(self) -> list[str]:
-        """Return what the transaction does as imperative texts. The role itself names what it purges."""
-        parts = (
-            ("remove", self.remove),
-            ("add repository", [repository["url"] for repository in self.repositories]),
-            ("write", [file["path"] for file in self.files if file["state"] == "present"]),
-            ("install", self.install),
-            ("hold", self.hold),
-            ("release", self.release),
-        )
-        found = [f"{verb} {', '.join(names)}" for verb, names in parts if names]
-        return found or ([] if any(vars(self).values()) else ["finish the interrupted installation of the packages"])
+        """Return the texts of the steps."""
+        return steps.texts(self.steps())
 
 
 @dataclasses.dataclass

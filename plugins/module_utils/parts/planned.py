@@ -144,6 +144,7 @@ def of_role(role: str, result: RolePlan, download_timeout: int = LOCK_TIMEOUT) -
         query=package_query(role, query, download_timeout) if query and not result.problems else None,
         has_secrets=getattr(result, "has_secrets", False),
         packages=tuple(transaction.install) if transaction else (),
+        steps=tuple(getattr(result, "steps", ())),
         disruptions=getattr(result, "disruptions", []),
     )
 
@@ -168,6 +169,7 @@ def of_removal(role: str, removal: RoleRemoval) -> Part:
         reasons=removal.reasons,
         errors=removal.problems,
         removal=package_removal(role, removal.packages, exists=removal.record),
+        steps=tuple(getattr(removal, "steps", ())),
         disruptions=getattr(removal, "disruptions", []),
         removes=True,
     )

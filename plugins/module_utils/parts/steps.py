@@ -10,7 +10,7 @@ for a step names only the kind of what stays (`listed`, `own`).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import Disruption
@@ -94,6 +94,33 @@ def setting(target: str, text: str, item: str, *, why: str = "") -> Step:
 def own(kind: str, text: str, *, disrupts: Iterable[Disruption] = (), keeps: Iterable[tuple[str, str]] = ()) -> Step:
     """Do something for which the role has tasks of its own."""
     return Step(kind, "", text, disrupts=tuple(disrupts), keeps=tuple(keeps))
+
+
+def options(text: str, tree: Mapping[str, Any], *, disrupts: Iterable[Disruption] = ()) -> Step:
+    """Change options of daemon.json. `tree`: all that the role wants to stay there."""
+    return Step(OPTION, "", text, disrupts=tuple(disrupts), keeps=kept(OPTION, leaves(tree)))
+
+
+def leaves(tree: Mapping[str, Any], above: str = "") -> list[str]:
+    """Return the dotted names of options."""
+    return [
+        name
+        for key, value in tree.items()
+        for name in (leaves(value, f"{above}{key}.") if isinstance(value, Mapping) and value else [above + key])
+    ]
+
+
+def interrupting(found: Sequence[Step], disrupts: Iterable[Disruption]) -> list[Step]:
+    """Return the steps, the last of which interrupts something."""
+    disrupts = tuple(disrupts)
+    if not found or not disrupts:
+        return list(found)
+    return [*found[:-1], dataclasses.replace(found[-1], disrupts=(*found[-1].disrupts, *disrupts))]
+
+
+def written(path: str, content: str | None) -> Step:
+    """Write a file, or remove it if `content` is None, by tasks of the role's own, which have the content elsewhere."""
+    return dataclasses.replace(file(path, content), data={})
 
 
 def listed(kind: str, text: str, names: Iterable[str], *, item: str | None = None) -> list[Step]:

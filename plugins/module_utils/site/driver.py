@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -168,10 +167,8 @@ def _steps(
     # Every change is verified.
     if verifies and not has_work:
         found.append(steps.own("verification", "repeat the driver verification that failed in an earlier run"))
-    if not found:
-        return ()
     # The reboot comes last, and so does the reload of the modules, unless services start afterwards.
-    return (*found[:-1], dataclasses.replace(found[-1], disrupts=tuple(interrupts)))
+    return tuple(steps.interrupting(found, interrupts))
 
 
 def _query(result: DriverPlan, request: DriverRequest) -> dict[str, Any] | None:

@@ -19,6 +19,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import h
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -67,6 +69,8 @@ class Refresh:
     enable: list[str] = dataclasses.field(default_factory=list)
     restart: bool = False
     remove: list[str] = dataclasses.field(default_factory=list)
+    steps: list[Step] = dataclasses.field(default_factory=list)
+    # The texts of the steps.
     changes: list[str] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
 
@@ -104,8 +108,9 @@ def plan(
         )
         if waits and result.restart:
             result.restart = False
-            result.changes.remove(_refreshes(result, driver))
             result.reasons.append(waits)
+    result.steps = _steps(result, driver)
+    result.changes = steps.texts(result.steps)
     return result
 
 
@@ -136,8 +141,15 @@ def _is_changed(host: Host, paths: t.Collection[str]) -> bool:
     return places.real(output(host)) in paths
 
 
-def _refreshes(result: Refresh, driver: str | None) -> str:
-    return f"refresh the CDI specification {result.specification} for driver {driver}"
+def _steps(result: Refresh, driver: str | None) -> list[Step]:
+    refresh = f"refresh the CDI specification {result.specification} for driver {driver}"
+    return [
+        *(steps.written(path, content) for path, content in result.files.items()),
+        *([steps.reload()] if result.reload else []),
+        *(step for unit in result.enable for step in steps.service(unit, enable=True)),
+        *([steps.own("cdi", refresh)] if result.restart else []),
+        *(steps.written(path, None) for path in result.remove),
+    ]
 
 
 def _units(host: Host, result: Refresh, driver: str | None, *, makes_nodes: bool, has_new_driver: bool) -> None:
@@ -162,13 +174,6 @@ def _units(host: Host, result: Refresh, driver: str | None, *, makes_nodes: bool
     result.restart = bool(driver) and (own not in specs or is_stale or has_new_driver or makes_nodes_now)
     result.remove = sorted(spec["path"] for path, spec in specs.items() if spec["ours"] and path != own)
     result.reasons += staleness.duplicates([spec for spec in specs.values() if spec["path"] not in result.remove])
-    result.changes = [
-        *(f"{'remove' if text is None else 'write'} {path}" for path, text in result.files.items()),
-        *(["reload systemd"] if result.reload else []),
-        *(f"enable {unit}" for unit in result.enable),
-        *([_refreshes(result, driver)] if result.restart else []),
-        *(f"remove {path}" for path in result.remove),
-    ]
 
 
 def output(host: Host) -> str:

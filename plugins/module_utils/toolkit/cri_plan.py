@@ -20,6 +20,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import paths
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     config_file,
     cri_runtime,
@@ -72,10 +74,15 @@ class CriPlan:
 
     engines: list[CriChange] = dataclasses.field(default_factory=list)
     later: bool = False
-    changes: list[str] = dataclasses.field(default_factory=list)
+    steps: list[Step] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
     disruptions: list[Disruption] = dataclasses.field(default_factory=list)
+
+    @property
+    def changes(self) -> list[str]:
+        """Return the texts of the steps."""
+        return steps.texts(self.steps)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +122,8 @@ def plan(
             result.reasons.append(_unpackaged(host, runtime))
         elif not host["engines"][name]["package"]:
             result.later = True
-            result.changes.append(f"register runtime {runtime.name} in {name} after it is installed")
+            later = f"register runtime {runtime.name} in {name} after it is installed"
+            result.steps.append(steps.own("runtime", later))
         elif name == "containerd":
             _containerd(result, host, version, runtime, policy)
         else:
@@ -269,9 +277,11 @@ def _add(result: CriPlan, title: str, runtime: CriRuntime, change: CriChange, re
         )
         return
     result.engines.append(change)
-    result.disruptions += [restart] if change.action == "restarted" else []
-    result.changes += [f"{'remove' if file.content is None else 'write'} {file.path}" for file in change.files]
-    result.changes += [f"{change.action.removesuffix('ed')} {change.unit}"] if change.action else []
+    restarts = (restart,) if change.action == "restarted" else ()
+    result.disruptions += restarts
+    result.steps += [steps.written(file.path, file.content) for file in change.files]
+    text = f"{(change.action or '').removesuffix('ed')} {change.unit}"
+    result.steps += [steps.own(steps.RELOAD, text, disrupts=restarts)] if change.action else []
 
 
 def _change(host: Host, unit: str, files: list[CriFile], action: str) -> CriChange:

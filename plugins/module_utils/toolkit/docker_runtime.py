@@ -19,6 +19,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemo
     DEFAULT_PATH,
     DaemonConfigError,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -48,6 +50,8 @@ class DockerRegistration:
     """The options of a role in daemon.json, and their changes as imperative texts."""
 
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    steps: list[Step] = dataclasses.field(default_factory=list)
+    # The texts of the steps.
     changes: list[str] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
@@ -89,9 +93,11 @@ def plan(host: Host, runtime: DockerRuntime = _NVIDIA, *, default_runtime: bool)
         return result
     result.restart, result.config = change.restart_keys, change.config
     if change.changed_keys:
-        result.changes.append(f"change {', '.join(sorted(change.changed_keys))} in {DEFAULT_PATH}")
+        text = f"change {', '.join(sorted(change.changed_keys))} in {DEFAULT_PATH}"
+        result.steps = [steps.options(text, result.options)]
     elif change.state.record != state.record:
-        result.changes.append(f"update the record of the options in {DEFAULT_PATH}")
+        result.steps = [steps.own(steps.OPTION, f"update the record of the options in {DEFAULT_PATH}")]
+    result.changes = steps.texts(result.steps)
     return result
 
 

@@ -15,6 +15,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observe
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.staleness import REFRESH_UNIT as UNIT
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 
@@ -85,6 +87,8 @@ class OwnCdi:
     reload: bool = False
     enable: list[str] = dataclasses.field(default_factory=list)
     restart: bool = False
+    steps: list[Step] = dataclasses.field(default_factory=list)
+    # The texts of the steps.
     changes: list[str] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
@@ -136,14 +140,16 @@ def plan(
     if waits and result.restart:
         result.restart = False
         result.reasons.append(waits)
-    result.changes = [
-        *(f"remove {path}" for path in result.remove),
-        *([f"write {owned.CDI_PROGRAM}"] if result.options else []),
-        *(f"write {path}" for path in result.files),
-        *(["reload systemd"] if result.reload else []),
-        *(f"enable {name}" for name in result.enable),
-        *([f"refresh the CDI specification {owned.CDI_REFRESHED} for driver {driver}"] if result.restart else []),
+    refresh = f"refresh the CDI specification {owned.CDI_REFRESHED} for driver {driver}"
+    result.steps = [
+        *(steps.written(path, None) for path in result.remove),
+        *steps.listed(steps.FILE, "write {}", [owned.CDI_PROGRAM] if result.options else [], item=steps.FILE),
+        *(steps.written(path, content) for path, content in result.files.items()),
+        *([steps.reload()] if result.reload else []),
+        *(step for name in result.enable for step in steps.service(name, enable=True)),
+        *([steps.own("cdi", refresh)] if result.restart else []),
     ]
+    result.changes = steps.texts(result.steps)
     return result
 
 
@@ -181,11 +187,12 @@ def removal(host: Host, besides: t.Collection[str] = ()) -> OwnCdi:
         for spec in host["cdi_specs"]
         if spec["ours"] and places.real(spec["path"]) == owned.CDI_REFRESHED and spec["path"] not in besides
     ]
-    result.changes = [
-        *([f"disable {UNIT}"] if result.disable else []),
-        f"remove {', '.join([*result.remove, *found])}",
-        "reload systemd",
+    result.steps = [
+        *([steps.own(steps.SERVICE, f"disable {UNIT}")] if result.disable else []),
+        *steps.listed(steps.FILE, "remove {}", [*result.remove, *found]),
+        steps.reload(),
     ]
+    result.changes = steps.texts(result.steps)
     return result
 
 

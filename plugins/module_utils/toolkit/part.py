@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned impor
     Part,
     of_removal,
     of_role,
+    of_steps,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, node_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan as toolkit_cri
@@ -97,7 +98,7 @@ def _planned(
 def _idle_toolkit(host: Host, reason: str) -> Part:
     idle = toolkit_plan.idle(host, reason)
     if not idle.acts:
-        return Part(reasons=[reason])
+        return of_steps([], reasons=[reason])
     part = of_role("nvidia_container_toolkit", idle)
     return dataclasses.replace(part, outcome=outcomes.ToolkitOutcome(keeps_packages=True))
 

@@ -20,6 +20,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import le
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import plan as migration_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RolePackages, RoleTransaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     cdi_refresh,
     compatibility,
@@ -74,6 +76,8 @@ class ToolkitPlan:
     problems: list[str] = dataclasses.field(default_factory=list)
     reason: str = ""
     has_secrets: bool = False
+    # What the role does. The next three fields are derived from it.
+    steps: list[Step] = dataclasses.field(default_factory=list)
     acts: bool = False
     changes: list[str] = dataclasses.field(default_factory=list)
     disruptions: list[Disruption] = dataclasses.field(default_factory=list)
@@ -114,8 +118,7 @@ def plan(
     elif request.default_runtime and not {"containerd", "crio"} & set(engines):
         result.problems.append(_no_default(node))
     result.cri = cri_plan.plan(host, engines, default_runtime=request.default_runtime, restart_policy=restart_policy)
-    result.changes += result.cri.changes
-    result.disruptions += result.cri.disruptions
+    result.steps += result.cri.steps
     result.problems += result.cri.problems
     reasons += result.cri.reasons
     reasons += [f"{node.title} has its own containerd, in which role {NODE_ROLE} registers the runtime"] if node else []
@@ -124,14 +127,7 @@ def plan(
     kept = {"has_new_driver": has_new_driver, "waits": cdi_waits, "changed": cdi_changed}
     reasons += _specification(result, host, request, driver, cdi_program=cdi_program, **kept)
     reasons += _wrapper(result, host, engines, wanted=request.wrapper)
-    result.changes = [
-        *result.migration.changes,
-        *(result.transaction.changes() if result.transaction else []),
-        *result.changes,
-    ]
-    result.acts = _acts(result)
-    if result.acts and host["uid"] != 0:
-        result.problems.append(needs_root(host["uid"]))
+    _derive(result, host)
     reasons += registered_runtimes.foreign(host)
     result.reason = "; ".join(reasons) or f"the toolkit {result.version} is installed"
     return result
@@ -153,22 +149,18 @@ def _specification(
         result.own_cdi = own_cdi.plan(host, driver, cdi_program, **kept)
     else:
         result.own_cdi = own_cdi.removal(host, result.cdi.remove)
-    result.changes += [*result.cdi.changes, *result.own_cdi.changes]
+    result.steps += [*result.cdi.steps, *result.own_cdi.steps]
     result.problems += result.own_cdi.problems
     return [*result.cdi.reasons, *result.own_cdi.reasons]
 
 
-def _acts(result: ToolkitPlan) -> bool:
-    return bool(
-        result.transaction
-        or result.migration.changes
-        or result.config_needed
-        or result.config
-        or result.cdi.changes
-        or result.own_cdi.changes
-        or result.wrapper.changes
-        or result.cri.changes
-    )
+def _derive(result: ToolkitPlan, host: Host) -> None:
+    """Derive what the steps mean for the user."""
+    result.acts, result.changes = bool(result.steps), steps.texts(result.steps)
+    # A restart that a policy forbids is no step.
+    result.disruptions = list(dict.fromkeys([*steps.disruptions(result.steps), *result.cri.disruptions]))
+    if result.acts and host["uid"] != 0:
+        result.problems.append(needs_root(host["uid"]))
 
 
 def _packages(result: ToolkitPlan, packages: RolePackages, host: Host, request: ToolkitRequest) -> list[str]:
@@ -183,6 +175,8 @@ def _packages(result: ToolkitPlan, packages: RolePackages, host: Host, request: 
         result.transaction, result.packages = work, work.install
         result.adds_hook = package_plan.UNIT[0] not in package_plan.found_on(host)
         result.has_secrets = own_repository.has_password(work.repositories)
+    result.steps = [steps.own("migration", text) for text in result.migration.changes]
+    result.steps += result.transaction.steps() if result.transaction else []
     return [*result.migration.reasons, *packages.reasons]
 
 
@@ -195,12 +189,13 @@ def _docker(result: ToolkitPlan, host: Host, request: ToolkitRequest, restart_po
     if result.migration.restart:
         result.restart = [*result.restart, result.migration.restart]
     result.config_needed = bool(registration.changes or result.restart)
-    result.changes += registration.changes
-    result.changes += ["restart docker.service for the new hook"] if docker_runtime.HOOK in result.restart else []
-    result.changes += [f"restart docker.service for {result.migration.restart}"] if result.migration.restart else []
+    names = {docker_runtime.HOOK: "the new hook"}
+    found = [steps.own(steps.RELOAD, f"restart docker.service for {names.get(why, why)}") for why in result.restart]
     # Docker detects the hook of new packages only when it starts.
     restart = [*registration.restart, *result.restart, *([docker_runtime.HOOK] if result.adds_hook else [])]
-    result.disruptions = disruptions.of_options(host, restart, registration.config, restart_policy)
+    interrupts = disruptions.of_options(host, restart, registration.config, restart_policy)
+    # The packages of the hook need the restart if nothing else does.
+    result.steps = steps.interrupting([*result.steps, *registration.steps, *found], interrupts)
     return registration.reasons
 
 
@@ -248,20 +243,18 @@ def without_toolkit(
     else:
         result.own_cdi = own_cdi.removal(host)
         default = "nvidia_container_toolkit_source is none: the role changes nothing"
-        if result.own_cdi.changes:
+        if result.own_cdi.steps:
             default = (
                 "nvidia_container_toolkit_source is none, and nvidia_container_toolkit_isolations does not contain cdi"
             )
-    result.changes = list(result.own_cdi.changes)
+    result.steps = list(result.own_cdi.steps)
     result.problems += result.own_cdi.problems
     reasons = [*result.own_cdi.reasons, *_wrapper(result, host, engines, wanted=request.wrapper)]
     if request.wrapper:
         reasons = reasons or [default.replace("the role changes nothing", f"the role manages only {wrapper_file.PATH}")]
-    elif result.wrapper.changes:
+    elif result.wrapper.steps:
         reasons.append("nvidia_container_toolkit_wrapper is false")
-    result.acts = bool(result.changes)
-    if result.acts and host["uid"] != 0:
-        result.problems.append(needs_root(host["uid"]))
+    _derive(result, host)
     result.reason = "; ".join(reasons) or default
     return result
 
@@ -270,16 +263,14 @@ def idle(host: Host, reason: str) -> ToolkitPlan:
     """Plan a host on which the role has nothing to do, as `plan` does. A program that it wrote earlier is removed."""
     result = ToolkitPlan(reason=reason)
     _wrapper(result, host, (), wanted=False)
-    result.acts = bool(result.changes)
-    if result.acts and host["uid"] != 0:
-        result.problems.append(needs_root(host["uid"]))
+    _derive(result, host)
     return result
 
 
 def _wrapper(result: ToolkitPlan, host: Host, engines: t.Collection[str], *, wanted: bool) -> list[str]:
     """Plan the program nvidia-docker, and return the reasons."""
     result.wrapper = wrapper_file.plan(host, engines, wanted=wanted)
-    result.changes += result.wrapper.changes
+    result.steps += result.wrapper.steps
     result.problems += result.wrapper.problems
     return result.wrapper.reasons
 
@@ -297,4 +288,4 @@ def _config(result: ToolkitPlan, host: Host, request: ToolkitRequest, oci_runtim
         return
     if change.keys:
         result.config = change
-        result.changes.append(f"change {', '.join(change.keys)} in {config_file.PATH}")
+        result.steps.append(steps.own(steps.FILE, f"change {', '.join(change.keys)} in {config_file.PATH}"))

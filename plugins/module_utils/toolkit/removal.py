@@ -23,6 +23,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemo
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     cdi_refresh,
     config_file,
@@ -81,6 +83,8 @@ class ToolkitRemoval:
     wrapper: wrapper_file.WrapperFile = dataclasses.field(default_factory=wrapper_file.WrapperFile)
     # The runtime in containerd and CRI-O.
     cri: cri_plan.CriPlan = dataclasses.field(default_factory=cri_plan.CriPlan)
+    # What the role does. The next two fields are derived from it.
+    steps: list[Step] = dataclasses.field(default_factory=list)
     acts: bool = False
     changes: list[str] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
@@ -119,22 +123,12 @@ def plan(host: Host, restart_policy: str = "when_safe") -> ToolkitRemoval:
     result.wrapper = wrapper_file.removal(host)
     if not result.record and found:
         result.reasons.append("the installed toolkit is kept because this role did not install it")
-    result.acts = bool(
-        result.record
-        or result.revokes
-        or result.config
-        or result.proof
-        or result.has_saved
-        or result.drop_ins
-        or result.own_cdi.changes
-        or result.wrapper.changes
-        or result.cri.changes
-    )
+    result.steps = _steps(result)
+    result.acts, result.changes = bool(result.steps), steps.texts(result.steps)
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
     if not result.acts and not result.reasons:
         result.reasons.append("this role has not installed anything on this host")
-    result.changes = _changes(result)
     return result
 
 
@@ -167,27 +161,23 @@ def _left_by_packages(host: Host) -> tuple[list[str], list[str]]:
     return files, enabled
 
 
-def _changes(result: ToolkitRemoval) -> list[str]:
-    """Return the texts of the changes, in their order."""
-    parts = (
-        (_PROOF, result.proof),
-        (f"remove the options of this role from {DEFAULT_PATH}", result.revokes),
-        (f"disable {', '.join(result.disable)}", result.disable),
-        (f"remove {', '.join(result.packages)}", result.packages),
-        ("remove the repository and holds that this role recorded", result.record),
-        (f"remove {', '.join([*result.files, *result.drop_ins])}", result.files or result.drop_ins),
-        (f"remove {owned.MIGRATION}", result.has_saved),
-        (f"restore {', '.join(result.config.keys) if result.config else ''} in {config_file.PATH}", result.config),
-    )
-    texts = [text for text, is_needed in parts if is_needed]
-    # The engines must not know the runtime when its programs are removed.
-    first = int(result.proof) + int(result.revokes)
+def _steps(result: ToolkitRemoval) -> list[Step]:
+    """Return the steps in their order. The engines must not know the runtime when its programs are removed."""
+    restored = f"restore {', '.join(result.config.keys) if result.config else ''} in {config_file.PATH}"
+    options = f"remove the options of this role from {DEFAULT_PATH}"
+    known = ["repository and holds that this role recorded"] if result.record else []
     return [
-        *texts[:first],
-        *result.cri.changes,
-        *result.own_cdi.changes,
-        *texts[first:],
-        *result.wrapper.changes,
+        *([steps.own(steps.FILE, _PROOF)] if result.proof else []),
+        *([steps.own(steps.OPTION, options)] if result.revokes else []),
+        *result.cri.steps,
+        *result.own_cdi.steps,
+        *steps.listed(steps.SERVICE, "disable {}", result.disable),
+        *steps.listed(steps.PACKAGES, "remove {}", result.packages),
+        *steps.listed(steps.PACKAGES, "remove the {}", known),
+        *steps.listed(steps.FILE, "remove {}", [*result.files, *result.drop_ins]),
+        *steps.listed(steps.FILE, "remove {}", [owned.MIGRATION] if result.has_saved else []),
+        *([steps.own(steps.FILE, restored)] if result.config else []),
+        *result.wrapper.steps,
     ]
 
 

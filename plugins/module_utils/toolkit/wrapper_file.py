@@ -14,6 +14,8 @@ import hashlib
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import docker_wrapper
 
 if t.TYPE_CHECKING:
@@ -33,7 +35,7 @@ class WrapperFile:
     """
 
     file: dict[str, t.Any] | None = None
-    changes: list[str] = dataclasses.field(default_factory=list)
+    steps: list[Step] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
 
@@ -79,7 +81,8 @@ def plan(host: Host, engines: t.Collection[str], *, wanted: bool) -> WrapperFile
     seen = host["files"].get(PATH) or {}
     if (seen.get("content"), seen.get("mode")) == (digest(python), MODE):
         return WrapperFile()
-    return WrapperFile(file={"path": PATH, "content": text(python), "mode": MODE}, changes=[f"write {PATH}"])
+    content = text(python)
+    return WrapperFile({"path": PATH, "content": content, "mode": MODE}, [steps.written(PATH, content)])
 
 
 def missing(host: Host) -> str | None:
@@ -94,7 +97,7 @@ def removal(host: Host) -> WrapperFile:
     """Return how the role removes its program. A file of somebody else stays."""
     if not is_own(host):
         return WrapperFile()
-    return WrapperFile(file={"path": PATH, "content": None, "mode": MODE}, changes=[f"remove {PATH}"])
+    return WrapperFile({"path": PATH, "content": None, "mode": MODE}, [steps.written(PATH, None)])
 
 
 def is_own(host: Host) -> bool:
