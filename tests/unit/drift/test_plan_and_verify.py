@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health, registry
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, wrapper_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, own_cdi, wrapper_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import ToolkitRequest
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
 from ansible_collections.gpufleet.hosts.tests.drift.items import Item
@@ -62,7 +62,7 @@ def with_cdi() -> dict[str, Any]:
     digest = drift_items.cdi_program.digest()
     host["files"][owned.CDI_PROGRAM] = {"exists": True, "content": digest, "mode": "0644"}
     running = {"load_state": "loaded", "active_state": "active", "unit_file_state": "enabled"}
-    host["services"][drift_items.own_cdi.UNIT] = {**drift_items.NO_UNIT, **running}
+    host["services"][own_cdi.UNIT] = {**drift_items.NO_UNIT, **running}
     specification = {"path": owned.CDI_REFRESHED, "driver_versions": [sample.VERSION], "uuids": [], "ours": True}
     host["cdi_specs"] = [{**specification, "digest": "0"}]
     return host
@@ -119,7 +119,7 @@ def test_verify_reports_a_missing_item_that_gpu_work_needs(name: str, item: Item
         host["files"][item.name] = dict(drift_items.NO_FILE)
     else:
         drifting.BREAK[item.kind](host, item.name)
-    if item.name == drift_items.own_cdi.UNIT:
+    if item.name == own_cdi.UNIT:
         host["services"][item.name]["unit_file_state"] = "disabled"
     facts = drift_items.facts(host, [item.name] if item.kind == "persistence_mode" else [])
     changes = [text for part in planned(host, VALUES[name], facts).values() for text in part.changes]
