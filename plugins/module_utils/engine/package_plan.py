@@ -90,7 +90,7 @@ def plan(
             except _NoVersion as error:
                 result.problems.append(f"{capitalized(str(error))}. {_remedy(case, [str(result.source)])}")
         else:
-            _install(case, result, work, platforms)
+            result, work = _install(case, result, work, platforms)
     if result.problems:
         return result
     if request.source != "preinstalled":
@@ -208,24 +208,27 @@ def _adopt(case: _Case, result: RolePackages, work: RoleTransaction) -> None:
 # --- a missing engine -----------------------------------------------------------------------------------------------
 
 
-def _install(case: _Case, result: RolePackages, work: RoleTransaction, platforms: dict[str, t.Any]) -> None:
+def _install(
+    case: _Case, result: RolePackages, work: RoleTransaction, platforms: dict[str, t.Any]
+) -> tuple[RolePackages, RoleTransaction]:
+    """Plan the installation from the first source with a suitable version. Without any, the result has the problem."""
     request, name = case.request, case.request.name
     if request.source == "preinstalled":
         result.problems.append(
             f"container_engine_source=preinstalled, but {name} is not installed on this host. Install {name}, or set "
             "container_engine_source=auto."
         )
-        return
+        return result, work
     candidates = [source for source in SOURCES if source in case.engine and request.source in ("auto", source)]
     if _uses_docker(case):
         candidates.reverse()
     if not candidates:
         result.problems.append(_unsupported(case, platforms))
-        return
+        return result, work
     snap = coexistence.snap_problem(case.host) if name == "docker" else None
     if snap:
         result.problems.append(snap)
-        return
+        return result, work
     rejected: list[str] = []
     for source in candidates:
         attempt, todo = RolePackages(source=source, installs=True), RoleTransaction()
@@ -234,14 +237,13 @@ def _install(case: _Case, result: RolePackages, work: RoleTransaction, platforms
         except _NoVersion as error:
             rejected.append(str(error))
             continue
-        result.__dict__.update(attempt.__dict__)
-        work.__dict__.update(todo.__dict__)
-        result.reasons = [*rejected, *result.reasons]
+        attempt.reasons = [*rejected, *attempt.reasons]
         # The answer to the query may lead to another source.
-        if not result.query:
-            _conflicts(case, result, work, source)
-        return
+        if not attempt.query:
+            _conflicts(case, attempt, todo, source)
+        return attempt, todo
     result.problems.append(f"{'. '.join(capitalized(text) for text in rejected)}. {_remedy(case, candidates)}")
+    return result, work
 
 
 def _uses_docker(case: _Case) -> bool:

@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import plan as gaudi_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import repository as gaudi_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import request as gaudi_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.outcomes import EngineOutcome
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import vendors
@@ -44,7 +45,7 @@ def planned(host, versions=None, **values):
         PLATFORMS,
         versions,
         lambda options: f"digest {options}",
-        engines=engine_versions(host, engine_request.read({}), {}),
+        engines=engine_versions(host, engine_request.read({}), EngineOutcome()),
     )
 
 

@@ -47,7 +47,7 @@ def test_interruptions_of_a_host_are_those_of_the_parts_that_act_each_once() -> 
     ],
 )
 def test_a_step_names_what_it_does_and_what_stays(step: steps.Step, text: str, items: list[tuple[str, str]]) -> None:
-    assert (step.text, step.items()) == (text, items)
+    assert (step.text, list(step.keeps)) == (text, items)
 
 
 @pytest.mark.parametrize(
