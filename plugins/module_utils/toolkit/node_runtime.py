@@ -33,6 +33,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.placemen
     registered_program,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.request import NODE_ROLE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     cri_plan,
     cri_runtime,
@@ -197,7 +198,7 @@ def removal(host: Host, node: KubernetesNode | None, restart_policy: str) -> cri
         if path in texts:
             unit = node.unit if node and placement(node, "nvidia").path == path else ""
             change = cri_plan.CriChange(unit, [cri_plan.CriFile(path, None, texts[path])])
-            result.changes.append(f"remove {path}")
+            result.steps.append(steps.written(path, None))
             result.engines.append(change)
             if not node or not unit or not node.is_running:
                 continue
@@ -260,7 +261,7 @@ def _k0s(
     text = HEADER + toml_text.document({"version": number, "plugins": {_TABLES[number]: {"containerd": table}}})
     if text != mine:
         result.engines.append(cri_plan.CriChange("", [cri_plan.CriFile(paths.K0S_DROP_IN, text, mine)]))
-        result.changes.append(f"write {paths.K0S_DROP_IN}")
+        result.steps.append(steps.written(paths.K0S_DROP_IN, text))
         reason = f"{node.title} restarts it when a drop-in changes; running containers stay"
         result.disruptions.append(Disruption(ENGINE_RESTART, reason, target=place.restarts_itself or ""))
 
@@ -293,7 +294,7 @@ def _rancher(
     if not files and (is_ready or obstacle or generated is None):
         return
     change = cri_plan.CriChange(node.unit, files)
-    result.changes += [f"{'remove' if file.content is None else 'write'} {file.path}" for file in files]
+    result.steps += [steps.written(file.path, file.content) for file in files]
     if node.is_running:
         _restart(result, change, node, place, restart_policy)
     if change.files or change.action:
@@ -337,7 +338,7 @@ def _restart(
     restart = Disruption(ENGINE_RESTART, reason, target=node.unit)
     if _may_restart(node.unit, restart_policy):
         change.action = "restarted"
-        result.changes.append(f"restart {node.unit}")
+        result.steps.append(steps.own(steps.RELOAD, f"restart {node.unit}"))
         result.disruptions.append(restart)
         return
     result.disruptions.append(Disruption(ENGINE_RESTART, reason, FORBIDDEN, node.unit, forbidden_by=_POLICY))
