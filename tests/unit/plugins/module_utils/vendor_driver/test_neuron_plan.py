@@ -13,6 +13,7 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.outcomes import EngineOutcome
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
@@ -548,7 +549,8 @@ def test_the_hook_needs_docker(tmp_path, package, service, engine, problems):
     host = record(working(tmp_path, packages=CURRENT, held=(DKMS, TOOLS)))
     host["engines"]["docker"]["package"] = package
     host["services"]["docker.service"] = {"load_state": service or "not-found", "active_state": "inactive"}
-    parts = {"container_engine": Part(plan={"engine": engine, "packages": {"install": [engine]}})} if engine else {}
+    planned = Part(outcome=EngineOutcome(engine, installs=True))
+    parts = {"container_engine": planned} if engine else {}
     found = part(host, parts=parts, oci_hook=True).errors
     assert len(found) == problems
     assert all("the hook is a runtime of Docker, which is not installed" in text for text in found)
