@@ -14,8 +14,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text impo
 
 # `ignore`: the pod may stay. `evict`: the pod may be evicted. `wait`: the pod must end, and nobody may evict it.
 IGNORE, EVICT, WAIT = "ignore", "evict", "wait"
-# The resources of the device plugins of NVIDIA, AMD, AWS and Intel.
-_RESOURCES = re.compile(r"nvidia\.com/|amd\.com/gpu|aws\.amazon\.com/neuron|habana\.ai/gaudi|gpu\.intel\.com/")
+# The resources of the device plugins of NVIDIA, AMD (with strategy mixed, the modes of its partitions), AWS and Intel.
+_RESOURCES = re.compile(
+    r"nvidia\.com/|amd\.com/(gpu|[a-z]+_nps\d)|aws\.amazon\.com/neuron|habana\.ai/gaudi|gpu\.intel\.com/"
+)
 _RUNTIME_CLASSES = {"nvidia", "nvidia-cdi", "nvidia-legacy", "amd", "habana"}
 _DEVICES = re.compile(r"/dev(/(nvidia|dri|kfd|neuron|accel|hl|habana).*)?/?")
 _NO_GPU = ("", "void", "none")

@@ -26,6 +26,8 @@ _RESOURCES = {
     "gaudi": ("habana.ai/gaudi",),
 }
 _MIG = "nvidia.com/mig-"
+# ROCm/k8s-device-plugin, cmd/k8s-device-plugin/main.go (ed76468).
+_AMD = re.compile(r"amd\.com/(gpu|[a-z]+_nps\d+)")
 
 
 def label_value(value: t.Any) -> str:
@@ -38,13 +40,16 @@ def labels(accelerators: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, str]:
     """Return the labels of a node with these accelerators, as module accelerator_facts returns them."""
     found: dict[str, str] = {}
     for vendor in dict.fromkeys(str(one["vendor"]) for one in accelerators):
-        devices = [one for one in accelerators if one["vendor"] == vendor and not _parent(one)]
-        models = sorted({label_value(one["model"]) for one in devices if one.get("model")})
-        found[f"{PREFIX}{vendor}.count"] = str(len(devices))
+        everything = [one for one in accelerators if one["vendor"] == vendor]
+        devices = [one for one in everything if not _parent(one)]
+        models = sorted({label_value(one["model"]) for one in devices or everything if one.get("model")})
+        # AMD's GPUs with partitions are no devices themselves.
+        hidden = {_parent(one) for one in everything} - {None, *(one.get("stable_id") for one in devices)}
+        found[f"{PREFIX}{vendor}.count"] = str(len(devices) + (len(hidden) if vendor == "amd" else 0))
         if models:
             found[f"{PREFIX}{vendor}.model"] = models[0] if len(models) == 1 else "mixed"
         memory = {one.get("memory_total_mib") for one in devices}
-        if len(memory) == 1 and None not in memory:
+        if len(memory) == 1 and None not in memory and not (vendor == "amd" and hidden):
             found[f"{PREFIX}{vendor}.memory-mib"] = str(memory.pop())
         if vendor == "nvidia":
             found[PRESENT] = "true"
@@ -133,6 +138,10 @@ def _difference(
         if number in (factor * (len(unpartitioned) + len(partitions)), factor * len(whole)):
             return None
         return f"the host has {len(whole)} GPUs with {len(partitions)} MIG devices, but the node offers {number}."
+    if vendor == "amd":
+        # Each partition is a device. With strategy mixed, its mode is the name of the resource.
+        number = sum(_count(value) for key, value in offered.items() if _AMD.fullmatch(key))
+        whole = list(devices)
     expected = len(whole) * factor
     if number == expected:
         return None

@@ -26,6 +26,14 @@ def mig(parent: int, number: int) -> dict[str, t.Any]:
     return gpu(stable_id=f"MIG-{number}", partition=schema.partition("3g.40gb", number, f"GPU-{parent}"))
 
 
+def amd_partitions(number: int) -> list[dict[str, t.Any]]:
+    """Return partitions of AMD's GPUs, two of each. The GPUs themselves are no devices."""
+    return [
+        gpu("amd", model="MI300X", stable_id=f"P{one}", partition=schema.partition("cpx", one % 2, f"A{one // 2}"))
+        for one in range(number)
+    ]
+
+
 def node(labels: dict[str, str] | None = None, owned: t.Any = None, **allocatable: t.Any) -> dict[str, t.Any]:
     annotations = {node_labels.OWNED: owned if isinstance(owned, str) else json.dumps(owned)} if owned else {}
     return {
@@ -92,6 +100,11 @@ def test_host_that_is_no_node_is_named() -> None:
     assert "n2 is no node" in text
 
 
+def test_labels_of_partitioned_gpus_of_amd_count_the_gpus() -> None:
+    assert node_labels.labels(amd_partitions(4)) == {f"{P}amd.count": "2", f"{P}amd.model": "MI300X"}
+    assert node_labels.labels([gpu("amd"), *amd_partitions(4)])[f"{P}amd.count"] == "3"
+
+
 @pytest.mark.parametrize(
     ("devices", "offered", "vendors", "replicas", "words"),
     [
@@ -105,6 +118,18 @@ def test_host_that_is_no_node_is_named() -> None:
         ([], {"nvidia.com_gpu": "1"}, ["nvidia"], 1, "has 0 devices of nvidia"),
         ([gpu("neuron")], {"aws.amazon.com_neurondevice": "1"}, ["neuron"], 1, None),
         ([gpu("gaudi")] * 8, {"habana.ai_gaudi": "7"}, ["gaudi"], 1, "offers 7 of habana.ai/gaudi, not 8"),
+        # Partitions of AMD's GPUs: strategies single and mixed, and a node with two modes.
+        (amd_partitions(4), {"amd.com_gpu": "4"}, ["amd"], 1, None),
+        (amd_partitions(4), {"amd.com_cpx_nps4": "4"}, ["amd"], 1, None),
+        ([gpu("amd"), *amd_partitions(4)], {"amd.com_spx_nps1": "1", "amd.com_cpx_nps1": "4"}, ["amd"], 1, None),
+        (
+            amd_partitions(4),
+            {"amd.com_cpx_nps4": "2"},
+            ["amd"],
+            1,
+            "the host has 4 devices of amd, but the node offers 2",
+        ),
+        ([gpu("amd")], {"amd.com_gpu": "1", "amd.com_xilinx": "1"}, ["amd"], 1, None),
         # MIG strategies single, mixed and none.
         ([gpu(), gpu(number=1), mig(0, 1), mig(0, 2)], {"nvidia.com_gpu": "3"}, ["nvidia"], 1, None),
         (

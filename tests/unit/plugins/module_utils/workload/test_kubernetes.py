@@ -222,6 +222,7 @@ def test_labels_are_restored_unless_somebody_else_changed_them(before, changed, 
 
 
 NEURON = {"resources": {"limits": {"aws.amazon.com/neuroncore": 2}}}
+AMD_PARTITION = {"resources": {"limits": {"amd.com/cpx_nps4": 2}}}
 VISIBLE = [{"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}]
 HIDDEN = [{"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]}]
 DEVICES = {"volumes": [{"hostPath": {"path": "/dev"}}]}
@@ -253,6 +254,7 @@ EMPTY = {"volumes": [{"name": "x", "emptyDir": {}}]}
         (pod("a", containers=[{}], initContainers=[GPU]), {"gpus_only": True}, "evict", ""),
         (pod("a", containers=[{"resources": {"limits": {"nvidia.com/gpu": "0"}}}]), {"gpus_only": True}, "ignore", ""),
         (pod("a", containers=[NEURON]), {"gpus_only": True}, "evict", ""),
+        (pod("a", containers=[AMD_PARTITION]), {"gpus_only": True}, "evict", ""),
         (pod("a", containers=VISIBLE), {"gpus_only": True}, "evict", ""),
         (pod("a", containers=HIDDEN), {"gpus_only": True}, "ignore", ""),
     ],
