@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import re
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
@@ -26,6 +28,8 @@ _BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
 _CLOSED = {"DRAIN", "DRAINED", "DRAINING", "DOWN", "FAIL", "FAILING"}
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
 _MOST_JOBS = 20
+# How often, and with how many seconds in between, a node is resumed whose state the controller does not know yet.
+_ATTEMPTS, _PAUSE = 15, 2
 
 
 class SlurmError(Exception):
@@ -83,10 +87,18 @@ def parse_node(text: str) -> SlurmNode:
 class SlurmClient:
     """Slurm's commands on this host. `directory`: where the commands are, if not in the system's PATH."""
 
-    def __init__(self, run: Run, node: str, directory: str | None = None, timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self,
+        run: Run,
+        node: str,
+        directory: str | None = None,
+        timeout: float = TIMEOUT,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         if not _NODE_NAME.fullmatch(node):
             raise SlurmError(f"{shown(node)} is not the name of one Slurm node. Set the name of this host's node.")
         self._run, self.name, self._directory, self._timeout = run, node, directory, timeout
+        self._sleep = sleep
 
     def node(self) -> SlurmNode:
         """Return the node."""
@@ -112,8 +124,23 @@ class SlurmClient:
 
     def resume(self, node: SlurmNode) -> None:
         """Give the node new jobs again."""
-        # RESUME is refused for an idle node, and UNDRAIN does not end DOWN, which follows a reboot.
-        self._call("scontrol", "update", f"NodeName={self.name}", f"State={'RESUME' if node.is_down else 'UNDRAIN'}")
+        for left in reversed(range(_ATTEMPTS)):
+            # RESUME is refused for an idle node, and UNDRAIN does not end DOWN, which follows a reboot.
+            verb = "RESUME" if node.is_down else "UNDRAIN"
+            try:
+                self._call("scontrol", "update", f"NodeName={self.name}", f"State={verb}")
+            except SlurmError:
+                # A controller that has just started does not know the state of a node before slurmd answers. It then
+                # returns an error, although it can have ended the drain (measured with Slurm 22.05).
+                node = self.node()
+                if not node.is_closed:
+                    return
+                if "UNKNOWN" not in node.states or not left:
+                    raise
+                self._sleep(_PAUSE)
+                node = self.node()
+            else:
+                return
 
     def _call(self, program: str, *arguments: str) -> str:
         path = os.path.join(self._directory, program) if self._directory else program

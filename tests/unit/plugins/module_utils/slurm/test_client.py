@@ -102,6 +102,35 @@ def test_a_node_that_a_reboot_took_down_is_resumed_too(state, verb):
     assert commands.calls == [f"timeout --kill-after=2 30 scontrol update NodeName=gpu-1 State={verb}"]
 
 
+REFUSED = (1, "", "slurm_update error: Invalid node state specified")
+UNKNOWN, DRAINED, OPEN = ((0, node_text(state), "") for state in ("UNKNOWN*+DRAIN", "IDLE+DRAIN", "IDLE"))
+
+
+@pytest.mark.parametrize(
+    ("answers", "verbs"),
+    [
+        # Measured with Slurm 22.05 after a restart of slurmctld: an error, and the drain has ended.
+        ([REFUSED, OPEN], ["UNDRAIN"]),
+        ([REFUSED, UNKNOWN, DRAINED], ["UNDRAIN", "UNDRAIN"]),
+        ([REFUSED, UNKNOWN, (0, node_text("DOWN*+DRAIN"), "")], ["UNDRAIN", "RESUME"]),
+    ],
+)
+def test_a_node_is_resumed_whose_state_a_new_controller_does_not_know(answers, verbs):
+    commands, waited = Commands(*answers), []
+    SlurmClient(commands, "gpu-1", sleep=waited.append).resume(parse_node(UNKNOWN[1]))
+    assert [call.rpartition("State=")[2] for call in commands.calls if " update " in call] == verbs
+    assert len(waited) == len(verbs) - 1
+
+
+@pytest.mark.parametrize("state", [DRAINED, UNKNOWN])
+def test_a_node_that_stays_drained_is_an_error_after_a_finite_time(state):
+    waited = []
+    client = SlurmClient(Commands(*[REFUSED, state, state] * 50), "gpu-1", sleep=waited.append)
+    with pytest.raises(SlurmError, match="Invalid node state specified"):
+        client.resume(parse_node(state[1]))
+    assert sum(waited) < 60
+
+
 @pytest.mark.parametrize(
     ("status", "err", "message"),
     [
