@@ -31,7 +31,7 @@ options:
     description:
       - How the host is drained. Its option has the same name.
       - V(none) drains nothing.
-      - V(docker) and V(podman) wait for the containers that have GPUs. Only those of root's Podman are found.
+      - V(docker) and V(podman) wait for the containers that have accelerators. Only those of root's Podman are found.
       - V(systemd) stops units.
       - V(command) starts programs of yours.
       - V(slurm) drains the node of Slurm and waits for all its jobs. Jobs are never stopped.

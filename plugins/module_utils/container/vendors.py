@@ -99,6 +99,12 @@ def choose(functions: Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:
     return NVIDIA, f"This host has accelerators of several vendors: {listed}. Set accelerator to one of them."
 
 
+def on_host(root: str = "/") -> list[str]:
+    """Return the vendors of all accelerators of a host, or NVIDIA, whose GPUs need not be on the PCI bus."""
+    found = {one["vendor"] for one in _functions(root)}
+    return [name for name in VENDORS if name in found] or [NVIDIA]
+
+
 def _of_host(root: str, functions: Callable[[str], Sequence[Mapping[str, Any]]]) -> tuple[str, str | None]:
     # The driver lists its GPUs here. Reading all PCI functions takes longer.
     if listing(root, "/proc/driver/nvidia/gpus"):

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Adapters docker and podman on this host: the engines, and their containers with GPUs as in gpu_container_info."""
+"""Adapters docker and podman on this host: the engines, and their containers with accelerators of any vendor."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.accelerator import Nvidia
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import (
     ReservationError,
     Reservations,
     directory_for,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman, UnavailableEngine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import DOCKER_HOST, EngineError
@@ -40,7 +41,7 @@ def docker(options: Mapping[str, Any], run: Run, binding: str | None) -> Contain
         raise WorkloadError(str(error)) from error
     if not os.path.exists(engine.socket or "/") or (engine.socket and stopped.is_socket_activated(engine.socket)):
         engine = UnavailableEngine("docker", "docker is not running")
-    return ContainerWorkload(engine, _lister(engine, run, binding), stops=bool(options.get("stop")))
+    return ContainerWorkload(engine, lister(engine, run, binding), stops=bool(options.get("stop")))
 
 
 def podman(options: Mapping[str, Any], run: Run, binding: str | None) -> ContainerWorkload:
@@ -50,27 +51,39 @@ def podman(options: Mapping[str, Any], run: Run, binding: str | None) -> Contain
     # The first call of Podman would create its storage.
     if program is None or stopped.podman() is not None:
         engine = UnavailableEngine("podman", "podman has no containers of this user")
-    return ContainerWorkload(engine, _lister(engine, run, binding), stops=bool(options.get("stop")))
+    return ContainerWorkload(engine, lister(engine, run, binding), stops=bool(options.get("stop")))
 
 
-def _lister(
-    engine: Docker | Podman | UnavailableEngine, run: Run, binding: str | None
+def lister(
+    engine: Docker | Podman | UnavailableEngine, run: Run, binding: str | None, root: str = "/"
 ) -> Callable[[], Sequence[Mapping[str, Any]]]:
+    """Return the function that lists the containers with accelerators of any vendor. `root` is / except in tests."""
+
+    def gather(_subsets: frozenset) -> Mapping[str, Any]:
+        path = binding or nvml_binding.remembered()
+        return facts_gather.gather(_SUBSETS, run=run, timeout=10, binding_path=path, driver_root=None)["facts"]
+
     def containers() -> Sequence[Mapping[str, Any]]:
-        facts = facts_gather.gather(
-            _SUBSETS, run=run, timeout=10, binding_path=binding or nvml_binding.remembered(), driver_root=None
-        )["facts"]
-        accelerator = Nvidia(lambda subsets: facts)
-        with contextlib.suppress(SelectionError):  # Containers can have GPUs that the driver does not show.
-            accelerator.observe()
-        reservations = Reservations(directory_for(os.geteuid(), os.environ))
-        try:
-            found = usage_report.report({engine.name: engine}, accelerator, reservations, user=os.geteuid())
-        except ReservationError as error:
-            raise WorkloadError(str(error)) from error
-        listing = found["engines"][engine.name]
-        if not listing["listed"]:
-            raise WorkloadError(f"The containers of {engine.name} cannot be listed: {listing['reason']}")
-        return found["containers"]
+        host = vendors.VendorHost({"cdi_kind": None, "driver_root": None}, run, gather, root)
+        found: dict[str, Mapping[str, Any]] = {}
+        for vendor in vendors.on_host(root):
+            found.update({one["id"]: one for one in _of_vendor(engine, vendors.VENDORS[vendor](host))})
+        return list(found.values())
 
     return containers
+
+
+def _of_vendor(
+    engine: Docker | Podman | UnavailableEngine, accelerator: ContainerVendor
+) -> Sequence[Mapping[str, Any]]:
+    with contextlib.suppress(SelectionError):  # Containers can have GPUs that the driver does not show.
+        accelerator.observe()
+    reservations = Reservations(directory_for(os.geteuid(), os.environ))
+    try:
+        found = usage_report.report({engine.name: engine}, accelerator, reservations, user=os.geteuid())
+    except ReservationError as error:
+        raise WorkloadError(str(error)) from error
+    listing = found["engines"][engine.name]
+    if not listing["listed"]:
+        raise WorkloadError(f"The containers of {engine.name} cannot be listed: {listing['reason']}")
+    return found["containers"]

@@ -9,9 +9,12 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import UnavailableEngine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapters, options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapters, engines, options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.containers import ContainerWorkload
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import gpu_hosts
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import TRN2, NeuronTree
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.process_tree import ProcessTree
 
 
 class Programs:
@@ -164,3 +167,18 @@ def test_an_engine_that_is_not_running_has_no_work():
 
     view = ContainerWorkload(UnavailableEngine("docker", "not running"), containers, stops=True).view()
     assert (view.work, view.closed) == ((), False)
+
+
+def test_containers_with_accelerators_of_another_vendor_are_work(tmp_path):
+    tree = NeuronTree(tmp_path)
+    tree.host(TRN2, 2)
+    ProcessTree(tmp_path)
+    made = [gpu_hosts.container(name) for name in ("train", "web")]
+    made[0]["HostConfig"]["Devices"] = [{"PathOnHost": "/dev/neuron1", "PathInContainer": "/dev/neuron1"}]
+    engine = gpu_hosts.Engine(gpu_hosts.docker("28.3.3"), made)
+
+    def run(_argv, **_options):
+        raise AssertionError("the GPUs of NVIDIA were read")
+
+    found = engines.lister(engine, run, None, str(tmp_path))()
+    assert [one["name"] for one in found] == ["train"]
