@@ -67,6 +67,7 @@ _SPEC = {
     "requires_root": {"type": "bool", "default": False},
     "collect_errors": {"type": "bool", "default": False},
     "first_plan": {"type": "bool", "default": True},
+    "drained": {"type": "bool", "default": False},
     "adopt": {"type": "bool", "default": False},
     "image": {"type": "str", "default": ""},
     "cloud_init_timeout": {"type": "int", "default": 0},
@@ -112,6 +113,8 @@ class ActionModule(ActionBase):
         self._known = package_queries.Known()
         # The facts that the program of the observation gathered.
         self._facts: dict[str, Any] | None = None
+        # Whether the host is drained before its first change.
+        self._drains = False
         # The GPU facts before a planned reload of the driver.
         self._settings: dict[str, Any] | None = None
         # What the modules reported besides their results.
@@ -129,6 +132,7 @@ class ActionModule(ActionBase):
         selected = options["parts"]
         names = site_variables.unknown_names(self._task_vars)
         drain_values = site_drain.given(self._task_vars, self._value, names.errors)
+        self._drains = site_drain.precedes(drain_values) and options["first_plan"] and not options["drained"]
         values = self._variables(selected, names.errors)
         host = self._observe(values, selected)
         notes = self._check_boot(host, options)
@@ -398,6 +402,7 @@ class ActionModule(ActionBase):
             unanswered=known.unanswered,
             facts=facts,
             settings=self._settings,
+            drains=self._drains,
             **cdi_program.DIGESTS,
         )
         return site_plan.plan(context, selected)

@@ -59,6 +59,12 @@ options:
         versions and reads the state of the GPUs.
     type: bool
     default: true
+  drained:
+    description:
+      - Whether the host has been drained in this run. Before a drain, what uses the accelerators of AWS Neuron or Intel
+        Gaudi does not prevent a change of their driver.
+    type: bool
+    default: false
   adopt:
     description:
       - Plan the adoption of a prepared image, as playbook C(gpufleet.hosts.dlami) does. The task fails if the host does

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import plan as gaudi_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import request as gaudi_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
@@ -18,7 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned impor
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import outcome
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import in_use, outcome, packages
 
 _ROLE = "gaudi_driver"
 
@@ -30,8 +31,9 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     engines = engine_versions(context.host, engine, outcomes.engine(parts))
     if cri_plan.has_unpackaged_containerd(context.host):
         engines.setdefault("containerd", None)
+    host, held = in_use.after_drain(context.host, "gaudi", drains=context.drains)
     result = gaudi_plan.plan(
-        context.host,
+        host,
         request,
         context.platforms[_ROLE],
         context.versions,
@@ -41,7 +43,10 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     )
     # An engine that this run installs exists only afterwards.
     is_new_engine = outcomes.engine(parts).installs and request.container_runtime
-    return outcome.part(
+    replaces = packages.replaces(context.host, result.transaction, lambda name: _is_driver(name, request))
+    # The vendor does not publish what the scripts of its packages do, so a removal counts, too.
+    changes_driver = result.acts and (replaces or bool(result.packages))
+    part = outcome.part(
         _ROLE,
         result,
         removes=request.state == "absent",
@@ -49,6 +54,13 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         waits_for_engine=is_new_engine,
         disruptions=result.runtime.disruptions,
     )
+    return in_use.in_drain(part, held, "accelerators", changes_driver=changes_driver)
+
+
+def _is_driver(package: str, request: gaudi_request.GaudiDriverRequest) -> bool:
+    """Return whether a package has the driver or the firmware. The runtime of containers is no part of the driver."""
+    is_vendors = package.startswith("habanalabs") and package != runtime.PACKAGE
+    return is_vendors or package == request.driver_package
 
 
 PART = Declaration(

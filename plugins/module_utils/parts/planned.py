@@ -55,6 +55,8 @@ class Part:
     outcome: (
         outcomes.DriverOutcome | outcomes.EngineOutcome | outcomes.PersistenceOutcome | outcomes.ToolkitOutcome | None
     ) = None
+    # Whether packages of another vendor's driver change. What that interrupts is not known in all cases.
+    changes_driver: bool = False
     # What the part interrupts on the host.
     disruptions: list[Disruption] = dataclasses.field(default_factory=list)
 
@@ -76,6 +78,8 @@ class Context:
     dependencies: dict[str, dict[str, str]] | None = None
     # The sources of the driver whose repositories have no suitable version, with the reasons.
     rejected_sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Whether the run drains the host before its first change, so that what now holds the devices ends before.
+    drains: bool = False
     # Why the query of a part failed, by part.
     unanswered: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # The GPU facts of this run. They are read only if the driver stays as it is.

@@ -84,6 +84,11 @@ def given(names: Container[str], value: Callable[[str], Any], errors: list[str])
     return found
 
 
+def precedes(values: Mapping[str, Any]) -> bool:
+    """Return whether a run with these variables drains a host before it interrupts GPU work."""
+    return str(values.get("adapter") or NONE).strip() != NONE
+
+
 def _check_options(request: SiteDrainRequest) -> None:
     known = OPTIONS[request.adapter]
     unknown = sorted(set(map(str, request.options)) - set(known))
@@ -106,7 +111,8 @@ def plan(
 ) -> SiteDrain | None:
     """Return the drain of a run, None if it needs none.
 
-    `replaces_driver`: the driver's packages change, after which a reboot may be needed that no plan can predict.
+    `replaces_driver`: the packages of a vendor's driver change. Not all that they interrupt can be predicted: NVIDIA's
+    may need a reboot, and other vendors do not publish what the scripts of theirs do.
     """
     if request.adapter == NONE:
         return None
@@ -158,6 +164,7 @@ def of_run(
 ) -> tuple[dict[str, Any] | None, list[str]]:
     """Return the drain of a run for its tasks, and its notes."""
     request = read(values)
-    replaces = "nvidia_driver" in parts and parts["nvidia_driver"].acts and outcomes.driver(parts).installs
+    nvidia = "nvidia_driver" in parts and parts["nvidia_driver"].acts and outcomes.driver(parts).installs
+    replaces = nvidia or any(part.acts and part.changes_driver for part in parts.values())
     drain = plan(request, interruptions(parts), files, replaces_driver=replaces)
     return (None if drain is None else plain(drain)), notes(request, drain, files)

@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part
 
 
 def holders(host: Mapping[str, Any], vendor: str) -> list[str]:
@@ -30,4 +35,26 @@ def refusal(host: Mapping[str, Any], vendor: str, devices: str, what: str) -> st
     return (
         f"The driver cannot be {what}, because {devices} are in use by {'; '.join(found)}. Stop the containers and "
         "processes, and run this role again. Nothing was changed."
+    )
+
+
+def after_drain(host: Host, vendor: str, *, drains: bool) -> tuple[Host, list[str]]:
+    """Return the host as a drain leaves it, and what holds the devices until then. The role plans again after it."""
+    group = host["accelerators"][vendor]
+    held = holders(host, vendor) if drains else []
+    if not held or group is None:
+        return host, []
+    idle = {**group, "record": {**group["record"], "holders": []}}
+    changed: Host = {**host, "accelerators": {**host["accelerators"], vendor: idle}}  # type: ignore[typeddict-item]
+    return changed, held
+
+
+def in_drain(part: Part, held: list[str], devices: str, *, changes_driver: bool) -> Part:
+    """Return a part of a run that drains the host first if the driver changes. `held`: see `after_drain`."""
+    waits = [f"{devices} are in use by {'; '.join(held)}; the drain must end this first"] if held else []
+    return dataclasses.replace(
+        part,
+        changes_driver=changes_driver,
+        reasons=[*part.reasons, *(waits if changes_driver else [])],
+        plans_again=part.plans_again or bool(held and changes_driver),
     )

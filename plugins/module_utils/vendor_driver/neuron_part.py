@@ -8,14 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import DRIVER_RELOAD, Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
     Context,
     Part,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import neuron_plan, neuron_request, outcome
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.neuron_packages import ROLE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
+    in_use,
+    neuron_plan,
+    neuron_request,
+    outcome,
+    packages,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.neuron_packages import DKMS, ROLE
 
 
 def plan(context: Context, parts: Mapping[str, Part]) -> Part:
@@ -23,8 +30,9 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     request = neuron_request.read(context.values.get(ROLE, {}))
     data = context.platforms.get(ROLE) or {}
     engine = outcomes.engine(parts)
+    host, held = in_use.after_drain(context.host, "neuron", drains=context.drains)
     result = neuron_plan.plan(
-        context.host,
+        host,
         request,
         data,
         context.versions,
@@ -33,18 +41,32 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     )
     # An engine that this run installs exists only afterwards.
     is_new_engine = engine.installs and request.oci_hook
-    return outcome.part(
+    replaces = packages.replaces(context.host, result.transaction, DKMS.__eq__)
+    changes_driver = result.acts and (replaces or bool(result.unload))
+    part = outcome.part(
         ROLE,
         result,
         removes=request.state == "absent",
         download_timeout=request.download_timeout,
         waits_for_engine=is_new_engine,
+        disruptions=_disruptions(context.host) if changes_driver else [],
     )
+    return in_use.in_drain(part, held, "chips", changes_driver=changes_driver)
 
 
 def _has_docker(host: Mapping[str, Any]) -> bool:
     service = host["services"].get("docker.service") or {}
     return bool(host["engines"]["docker"]["package"]) or service.get("load_state") == "loaded"
+
+
+def _disruptions(host: Mapping[str, Any]) -> list[Disruption]:
+    """Return what a change of the packages interrupts: their scripts unload the driver."""
+    module = (host["accelerators"]["neuron"] or {}).get("module") or {}
+    if not module.get("loaded"):
+        return []
+    users = tuple(in_use.holders(host, "neuron"))
+    reason = f"AWS's packages unload driver {module.get('version') or 'neuron'}"
+    return [Disruption(DRIVER_RELOAD, reason, count=len(users), names=users)]
 
 
 PART = Declaration(

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain as site_drain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.gaudi.test_plan import (
@@ -17,14 +20,16 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.gaudi.te
     PLATFORMS,
     UNIT,
     bare,
+    in_use,
     record,
     working,
 )
 
 
-def planned(host, versions=None, parts=None, **values) -> Part:
+def planned(host, versions=None, parts=None, *, drains=False, **values) -> Part:
     given = {"gaudi_driver": {"key_fingerprint": KEY, **values}, "container_engine": {}}
-    context = Context(host, given, {"gaudi_driver": PLATFORMS}, versions=versions, accelerator_program=str)
+    platforms = {"gaudi_driver": PLATFORMS}
+    context = Context(host, given, platforms, versions=versions, drains=drains, accelerator_program=str)
     return part.plan(context, parts or {})
 
 
@@ -59,3 +64,27 @@ def test_removal_names_its_packages(tmp_path):
     result = planned(record(working(tmp_path, packages=INSTALLED)), state="absent")
     assert result.removes
     assert result.removal == {"record": "gaudi_driver", "together_with": [], "remove": UNIT, "keep": []}
+
+
+# --- the drain of playbook site ---------------------------------------------------------------------------------------
+
+SLURM = {"adapter": "slurm"}
+
+
+@pytest.mark.parametrize("values", [{"version": "1.22"}, {"state": "absent"}])
+def test_accelerators_in_use_are_drained_first_and_the_role_plans_again_afterwards(tmp_path, values):
+    host = in_use(tmp_path, "/dev/accel/accel0")
+    assert "in use by process 4711" in planned(host, OFFERED, **values).errors[0]
+    found = planned(host, OFFERED, drains=True, **values)
+    assert (found.errors, found.acts, found.plans_again) == ([], True, True)
+    assert "accelerators are in use by process 4711 (python3) (/dev/accel/accel0); the drain" in found.reasons[-1]
+    assert site_drain.of_run(SLURM, {"gaudi_driver": found}, {})[0]["reason"] == "new driver"
+
+
+def test_only_packages_of_the_driver_are_a_reason_to_drain(tmp_path):
+    first = planned(bare(tmp_path), OFFERED, drains=True)
+    assert site_drain.of_run(SLURM, {"gaudi_driver": first}, {})[0]["reason"] == "new driver"
+    host = record(working(tmp_path / "b", packages=INSTALLED, held=tuple(UNIT)))
+    for more in ({"extra_packages": ["numactl"]}, {"hold": False}):
+        found = planned(host, OFFERED, **more)
+        assert site_drain.of_run(SLURM, {"gaudi_driver": found}, {})[0] is None

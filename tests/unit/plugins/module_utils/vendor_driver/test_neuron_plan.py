@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.outcomes impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain as site_drain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     health,
     neuron_packages,
@@ -510,12 +511,13 @@ def test_amazon_linux_has_no_hook(tmp_path):
 # --- playbooks site and verify ----------------------------------------------------------------------------------------
 
 
-def part(host, versions=None, parts=None, **values):
+def part(host, versions=None, parts=None, *, drains=False, **values):
     context = Context(
         host=host,
         values={"neuron_driver": values},
         platforms={"neuron_driver": DATA},
         versions=versions,
+        drains=drains,
         accelerator_program=lambda options: f"digest {options}",
     )
     return neuron_part.plan(context, parts or {})
@@ -571,3 +573,27 @@ def test_verify_names_chips_that_cannot_be_used(tmp_path):
     assert "the AWS Neuron chips cannot be used (state error)" in problem
     (problem,) = health.problems(bare(tmp_path / "bare"))
     assert "has no module neuron" in problem
+
+
+# --- the drain of playbook site ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("values", [{"release": "2.33"}, {"state": "absent"}])
+def test_chips_in_use_are_drained_first_and_the_role_plans_again_afterwards(tmp_path, values):
+    host = record(working(tmp_path, packages=CURRENT, held=(DKMS, TOOLS), opened=("/dev/neuron1",)))
+    assert "in use by process 70" in part(host, OFFERED, **values).errors[0]
+    found = part(host, OFFERED, drains=True, **values)
+    assert (found.errors, found.acts, found.plans_again) == ([], True, True)
+    assert "chips are in use by process 70 (train) (/dev/neuron1); the drain" in found.reasons[-1]
+    drain, notes = site_drain.of_run({"adapter": "slurm"}, {"neuron_driver": found}, {})
+    assert (drain["begins"], drain["reason"]) == (True, "reload of the driver")
+    assert "drains the host (reload of the driver)" in notes[0]
+
+
+def test_only_packages_of_the_driver_are_a_reason_to_drain(tmp_path):
+    new = part(bare(tmp_path), OFFERED, drains=True)
+    assert site_drain.of_run({"adapter": "slurm"}, {"neuron_driver": new}, {})[0]["reason"] == "new driver"
+    host = record(working(tmp_path / "b", packages={DKMS: "2.30.2.0"}, held=(DKMS,), opened=("/dev/neuron1",)))
+    tools = part(host, OFFERED, drains=True)
+    assert (tools.acts, tools.plans_again, tools.disruptions) == (True, False, [])
+    assert site_drain.of_run({"adapter": "slurm"}, {"neuron_driver": tools}, {})[0] is None
