@@ -131,17 +131,18 @@ class WorkloadDrain:
         record = self._records.read()
         if not failed_step or record is None or record.owner != self._owner:
             return self._undo(record)
-        view = self._adapter.view()
         failed = dataclasses.replace(record, failed_step=reason_text(failed_step))
+        if not self._check:
+            # First, so that the step is known even if the scheduler does not answer now.
+            self._records.write(failed)
+        view = self._adapter.view()
         foreign = self._foreign(record, view)
         closes = record.closes and foreign is None
         reason = reason_text(record.reason, f"failed: {failed.failed_step}")
         changed = failed != record or (closes and view.reason != shown_reason(reason))
-        if not self._check:
-            self._records.write(failed)
-            if closes:
-                self._adapter.close(reason)
-                view = self._adapter.view()
+        if closes and not self._check:
+            self._adapter.close(reason)
+            view = self._adapter.view()
         return self._result(failed, view, changed=changed, foreign=foreign)
 
     def _evicted(self, view: WorkloadView) -> tuple[int, WorkloadView]:

@@ -182,6 +182,20 @@ def test_a_failed_step_keeps_the_host_drained_until_a_successful_run(drain):
     assert node.reason == ""
 
 
+def test_a_failed_step_is_known_also_if_the_scheduler_does_not_answer(drain):
+    class Silent(Scheduler):
+        def view(self):
+            raise WorkloadError("The controller does not answer.")
+
+    node = Scheduler()
+    drain(node).begin("new driver", 60)
+    drain(node).poll(0)
+    with pytest.raises(WorkloadError, match="does not answer"):
+        drain(Silent()).end("Install the packages")
+    assert node.reason == "gpufleet: new driver"
+    assert drain(node).abort()["failed_step"] == "Install the packages"
+
+
 def test_a_run_that_was_killed_after_the_drain_counts_as_failed(drain):
     node = Scheduler()
     drain(node).begin("x", 60)
