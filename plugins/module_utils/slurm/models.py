@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 # Words that do not tell models apart: vendors, product lines, form factors, sizes of memory.
 _DROPPED = re.compile(
     r"(?:nvidia|amd|intel|aws|habana|habanalabs|tesla|geforce|quadro|instinct|radeon|arc|data|center|gpu|graphics|device|ac"
-    r"|sxm\d*|pcie|nvl|hbm\d*e?|oam|hpu|generation|edition|server|workstation|max-q|tm|r|\d+gb|\d+c|\(.*\))",
+    r"|sxm\d*|pcie|nvl|hbm\d*e?|oam|hpu|generation|edition|server|workstation|max-q|tm|r|\d+gb?|\d+c|\(.*\))",
 )
 # Generations that are part of a name only where an older model has the same number.
 _GENERATIONS = ("ada", "blackwell")

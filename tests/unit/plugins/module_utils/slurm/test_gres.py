@@ -8,7 +8,9 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import gres, models
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators as hardware
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import amd_gpus
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files, gres, models
 
 
 @pytest.mark.parametrize(
@@ -18,6 +20,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import gres, 
         ("NVIDIA H100 PCIe", "h100"),
         ("NVIDIA H100 NVL", "h100"),
         ("NVIDIA H200", "h200"),
+        ("NVIDIA H200 NVL", "h200"),
+        ("NVIDIA H800", "h800"),
+        ("NVIDIA H20", "h20"),
+        ("NVIDIA GH200 144G HBM3e", "gh200"),
+        ("NVIDIA GB300", "gb300"),
+        ("NVIDIA GB10", "gb10"),
+        ("Orin (nvgpu)", "orin"),
         ("NVIDIA GH200 480GB", "gh200"),
         ("NVIDIA B200", "b200"),
         ("NVIDIA B300 SXM6 AC", "b300"),
@@ -25,7 +34,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import gres, 
         ("NVIDIA A100-SXM4-40GB", "a100"),
         ("NVIDIA A100 80GB PCIe", "a100"),
         ("NVIDIA A800-SXM4-80GB", "a800"),
+        ("NVIDIA A100-SXM-64GB", "a100"),
         ("NVIDIA A30", "a30"),
+        ("NVIDIA A16-4Q", "a16-4q"),
+        ("NVIDIA A40", "a40"),
+        ("NVIDIA L20", "l20"),
         ("NVIDIA A10G", "a10g"),
         ("NVIDIA L4", "l4"),
         ("NVIDIA L40S", "l40s"),
@@ -39,6 +52,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import gres, 
         ("Quadro RTX 6000", "rtx_6000"),
         ("NVIDIA RTX A6000", "rtx_a6000"),
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx_pro_6000"),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "rtx_pro_6000"),
+        ("NVIDIA RTX PRO 4500 Blackwell", "rtx_pro_4500"),
+        ("NVIDIA GeForce RTX 5090", "rtx_5090"),
         ("NVIDIA TITAN V", "titan_v"),
         ("GRID A100-10C", "grid_a100"),
         ("AMD Instinct MI300X", "mi300x"),
@@ -61,6 +77,35 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import gres, 
 )
 def test_the_type_of_a_model_is_what_users_request(model, kind):
     assert models.type_of(model) == kind
+
+
+AMD_MODELS = sorted(set(amd_gpus.MODELS.values()))
+GENERATIONS = [
+    *(("neuron", name) for name in sorted(set(hardware._NEURON.values()))),
+    *(("gaudi", name) for name in sorted(set(hardware._GAUDI.values()))),
+]
+
+
+@pytest.mark.parametrize("model", AMD_MODELS)
+def test_every_amd_model_has_a_line_with_a_type_of_its_own(model):
+    device = {**amd(0), "model": model}
+    (line,) = gres.lines("gpu-1", gres.select([device])[0])
+    kind = gres.select([device])[0][0].kind
+    assert line == f"NodeName=gpu-1 Name=gpu Type={kind} File=/dev/dri/renderD128 Flags=amd_gpu_env"
+    assert files.is_type(kind)
+    assert model.split("/")[0].split()[-1].lower() in kind
+    assert [other for other in AMD_MODELS if models.type_of(other) == kind] == [model]
+    # The driver's name of the product gives the same type as the table of PCI IDs.
+    assert models.type_of(f"AMD Instinct {model}") == kind
+
+
+@pytest.mark.parametrize(("vendor", "generation"), GENERATIONS)
+def test_every_generation_of_neuron_and_gaudi_has_a_line(vendor, generation):
+    path = {"neuron": "/dev/neuron0", "gaudi": "/dev/accel/accel0"}[vendor]
+    for model in {"neuron": (generation, None), "gaudi": ("HL-325L", None)}[vendor]:
+        device = {**other(vendor, model, 0, path), "generation": generation}
+        (line,) = gres.lines("gpu-1", gres.select([device])[0])
+        assert line == f"NodeName=gpu-1 Name=gpu Type={generation.lower()} File={path} Flags=no_gpu_env"
 
 
 @pytest.mark.parametrize("name", ["HL-325L", "Gaudi3"])
