@@ -73,7 +73,8 @@ def _daemon(root: str) -> list[str] | None:
 
 
 def _option(command: list[str], name: str) -> str | None:
-    return next((after for before, after in zip(command, command[1:]) if before == name), None)
+    joined = [word[len(name) :] for word in command if word.startswith(name) and word != name]
+    return next((after for before, after in zip(command, command[1:]) if before == name), joined[0] if joined else None)
 
 
 def _gres_conf(command: list[str], root: str) -> str | None:

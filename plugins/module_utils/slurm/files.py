@@ -40,6 +40,11 @@ def parse(text: str) -> list[SlurmLine]:
     return found
 
 
+def includes(text: str) -> bool:
+    """Return whether a file includes others."""
+    return any(line.text.lower().split()[0] == "include" for line in parse(text))
+
+
 def expand(expression: str) -> list[str]:
     """Return the names in a host list: gpu[01-03,7],head → gpu01, gpu02, gpu03, gpu7, head."""
     names: list[str] = []

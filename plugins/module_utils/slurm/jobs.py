@@ -71,10 +71,9 @@ def numbered_files(gres_conf: str, node: str, node_gres: str) -> dict[int, froze
     slurmd numbers the GPUs in the order of the types in the Gres, and those of a type in the order of the lines. None
     if the files do not tell: AutoDetect is on, lines come from another file, or the Gres lacks the types.
     """
-    every = files.parse(gres_conf)
-    if any(line.text.lower().startswith("include ") for line in every):
+    if files.includes(gres_conf):
         return None
-    lines = [line for line in every if files.applies(line, node)]
+    lines = [line for line in files.parse(gres_conf) if files.applies(line, node)]
     if detection(lines) != "off":
         return None
     found: list[tuple[str, frozenset[str]]] = []

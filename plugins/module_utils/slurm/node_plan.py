@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -143,7 +144,9 @@ def _others(host: SlurmHost, name: str) -> list[files.SlurmLine]:
 
 def _plan_gres(host: SlurmHost, request: SlurmRequest, result: SlurmNodePlan) -> None:
     wanted = result.gres_lines if request.present else []
-    foreign = [line for line in _others(host, GRES) if line.options.get("name", "").lower() == gres.NAME]
+    others = _others(host, GRES)
+    foreign = [line for line in others if line.options.get("name", "").lower() == gres.NAME]
+    detects = [line for line in others if "nodename" in line.options and _detection(line) not in ("", "off")]
     path = f"{host.directory}/{GRES}"
     if host.configless:
         if wanted:
@@ -159,7 +162,21 @@ def _plan_gres(host: SlurmHost, request: SlurmRequest, result: SlurmNodePlan) ->
             "these lines, or do not use this role for the node."
         )
         return
+    if detects and wanted:
+        result.problems.append(
+            f"{path} sets AutoDetect={_detection(detects[0])} for node {host.name} (line {detects[0].number}), so "
+            "Slurm would detect the devices besides our lines. Remove this line, or do not use this role for the node."
+        )
+        return
+    if wanted and files.includes(host.texts.get(GRES) or ""):
+        result.notes.append(
+            f"{path} includes other files, which are not read. They must not describe GPUs of this node."
+        )
     result.gres_changes = _edit(host, GRES, wanted, result)
+
+
+def _detection(line: files.SlurmLine) -> str:
+    return line.options.get("autodetect", "").lower()
 
 
 def _plan_cgroup(host: SlurmHost, request: SlurmRequest, result: SlurmNodePlan) -> None:
@@ -242,13 +259,14 @@ def findings(host: SlurmHost, wanted: str, *, constrains: bool = True) -> list[s
     """Return what is wrong with the node in the controller's view, and with the settings that only it can change."""
     found = []
     settings = {key: value for line in files.parse(host.texts.get(SLURM) or "") for key, value in line.options.items()}
-    if host.texts.get(SLURM) is not None and wanted:
-        if constrains and "task/cgroup" not in settings.get("taskplugin", ""):
+    # An included file can have the settings.
+    if host.texts.get(SLURM) is not None and wanted and not files.includes(host.texts[SLURM] or ""):
+        if constrains and "cgroup" not in re.split("[,/]", settings.get("taskplugin", "").lower()):
             found.append(
                 f"{SLURM} has no TaskPlugin=task/cgroup, so ConstrainDevices has no effect, and jobs can use GPUs of "
                 "other jobs."
             )
-        if gres.NAME not in settings.get("grestypes", "").split(","):
+        if gres.NAME not in settings.get("grestypes", "").lower().split(","):
             found.append(f"{SLURM} has no GresTypes=gpu, so Slurm does not read the GPUs.")
     if host.unanswered:
         found.append(host.unanswered)

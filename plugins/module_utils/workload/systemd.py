@@ -14,6 +14,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types impo
 
 # systemd.unit(5). Without a suffix, systemctl adds .service.
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*", re.ASCII)
+# Seconds for systemctl. A unit can have no time limit for its start.
+_TIMEOUT = 600
+_LATE = (124, 137)
 _RUNNING = ("active", "activating", "reloading", "deactivating", "refreshing")
 
 
@@ -68,7 +71,13 @@ class SystemdWorkload:
 
     def _systemctl(self, verb: str, units: tuple[str, ...]) -> None:
         waits = [] if verb == "start" else ["--no-block"]
-        status, out, err = self._run(["systemctl", verb, *waits, "--", *units])
+        limit = ["timeout", "--kill-after=5", str(_TIMEOUT)]
+        status, out, err = self._run([*limit, "systemctl", verb, *waits, "--", *units])
+        if status in _LATE:
+            raise WorkloadError(
+                f"systemctl {verb} {' '.join(units)} did not end within {_TIMEOUT} seconds. systemd goes on with "
+                "it. Read the journal of the units, and run again."
+            )
         if status:
             raise WorkloadError(
                 f"systemctl {verb} {' '.join(units)} failed: {shown((err or out).strip().replace(chr(10), ' '))}. "

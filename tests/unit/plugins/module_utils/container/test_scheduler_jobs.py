@@ -104,9 +104,10 @@ def test_a_host_without_slurmd_or_gpus_is_not_asked(tmp_path):
     assert slurm.calls == []
 
 
-def test_the_name_of_the_node_is_that_of_slurmd(tmp_path):
+@pytest.mark.parametrize("options", [("-N", "other"), ("-Nother",)])
+def test_the_name_of_the_node_is_that_of_slurmd(tmp_path, options):
     slurm = Slurm(node="other")
-    (found,) = scheduler_jobs.find(slurm, INVENTORY, slurmd(tmp_path, "-N", "other", node="other"))
+    (found,) = scheduler_jobs.find(slurm, INVENTORY, slurmd(tmp_path, *options, node="other"))
     assert found.uuids == {"GPU-2"}
 
 

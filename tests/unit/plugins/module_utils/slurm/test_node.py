@@ -120,6 +120,12 @@ def test_a_change_of_the_drop_in_alone_needs_neither_drain_nor_restart():
     [
         ({"gres": "Name=gpu File=/dev/nvidia0\n"}, PRESENT, "already describes GPUs of node n1 (line 1)"),
         ({"gres": "\nNodeName=n[1-4] Name=gpu File=/dev/nvidia0\n"}, PRESENT, "(line 2)"),
+        ({"gres": "NodeName=n3 AutoDetect=nvml\nNodeName=n[1-2] AutoDetect=nvml\n"}, PRESENT, "for node n1 (line 2)"),
+        (
+            {"gres": "NodeName=n1 AutoDetect=nvml\n", "detects": ("nvml",)},
+            node_plan.SlurmRequest(detect="nvml"),
+            "sets AutoDetect=nvml",
+        ),
         ({"cgroup": "ConstrainDevices=no\n"}, PRESENT, "sets ConstrainDevices=no"),
         ({"detects": ("rsmi",)}, node_plan.SlurmRequest(detect="nvml"), "gpu_nvml.so is not installed"),
     ],
@@ -213,6 +219,18 @@ def test_detection_by_a_plugin_and_against_one_for_all_nodes():
     assert plan.gres_lines[0].startswith("NodeName=n1 AutoDetect=off Name=gpu")
 
 
+@pytest.mark.parametrize("text", ["AutoDetect=off\n", "NodeName=n1 AutoDetect=off\n", "NodeName=n2 AutoDetect=nvml\n"])
+def test_detection_that_is_off_or_of_another_node_does_not_matter(text):
+    plan = node_plan.plan(host(gres=text), PRESENT)
+    assert (plan.problems, plan.writes[GRES].startswith(text)) == ([], True)
+
+
+def test_files_that_are_included_are_named():
+    plan = node_plan.plan(host(gres="Include /etc/slurm/gpus.conf\n"), PRESENT)
+    assert "includes other files" in plan.notes[0]
+    assert plan.writes[GRES].startswith("Include /etc/slurm/gpus.conf\n# BEGIN gpufleet")
+
+
 def test_a_node_without_files_of_its_own_is_told_what_the_controller_needs():
     plan = node_plan.plan(host(slurm=None, configless=True), PRESENT)
     assert list(plan.writes) == [owned.SLURMD_DROP_IN]
@@ -243,6 +261,9 @@ NODE = SlurmNode("n1", frozenset({"IDLE"}), gres="gpu:h100:2(S:0-1)")
         ),
         ({"node": NODE, "slurm": "GresTypes=gpu\n"}, ["no TaskPlugin=task/cgroup"]),
         ({"node": NODE, "slurm": "TaskPlugin=task/cgroup\n"}, ["no GresTypes=gpu"]),
+        ({"node": NODE, "slurm": "taskplugin=affinity,cgroup\ngrestypes=mps,GPU\n"}, []),
+        ({"node": NODE, "slurm": "TaskPlugin=task/affinity # task/cgroup\nGresTypes=gpu\n"}, ["no TaskPlugin"]),
+        ({"node": NODE, "slurm": "Include /etc/slurm/common.conf\n"}, []),
         ({"unanswered": "The controller does not answer."}, ["does not answer"]),
     ],
 )

@@ -82,6 +82,56 @@ def test_systemd_reports_a_unit_that_does_not_start():
         units.start(("a.service",))
 
 
+def test_systemd_does_not_wait_forever_for_a_unit_that_has_no_time_limit():
+    run = []
+
+    def late(argv, **_options):
+        run.append(argv[:3])
+        return (124, "", "")
+
+    units = adapters.build("systemd", {"units": ["a.service"]}, adapters.WorkloadTools(late))
+    with pytest.raises(WorkloadError, match=r"start a.service did not end within 600 seconds"):
+        units.start(("a.service",))
+    assert run == [["timeout", "--kill-after=5", "600"]]
+
+
+NODE = """NodeName=n1 Arch=x86_64
+   State={state} ThreadsPerCore=1
+   Reason={reason} [root@2026-11-28T14:00:00]
+"""
+
+
+def slurm(state="IDLE+DRAIN", reason="bad disk", jobs=""):
+    answers = {"squeue": (0, jobs, ""), "scontrol show": (0, NODE.format(state=state, reason=reason), "")}
+    return build("slurm", {"node": "n1"}, answers)
+
+
+def test_slurm_shows_the_reason_of_somebody_else_on_one_harmless_line():
+    view = slurm(reason="bad\x1b[2J disk\x07")[0].view()
+    assert (view.closed, view.reason, view.author) == (True, "bad\\x1b[2J disk\\x07", "root")
+
+
+@pytest.mark.parametrize(
+    ("state", "jobs", "work"),
+    [
+        ("MIXED+DRAIN", "7 alice RUNNING\n", ("job 7 of alice (RUNNING)",)),
+        # squeue no longer shows a job whose epilog runs.
+        ("IDLE+COMPLETING+DRAIN", "", ("a job that ends",)),
+        ("ALLOCATED+DRAIN", "", ("a job that ends",)),
+        ("IDLE+DRAIN", "", ()),
+        ("DOWN*+DRAIN", "", ()),
+    ],
+)
+def test_slurm_waits_also_for_jobs_that_end(state, jobs, work):
+    assert slurm(state, jobs=jobs)[0].view().work == work
+
+
+def test_a_reason_is_one_argument_of_scontrol():
+    adapter, programs = slurm()
+    adapter.close("gpufleet: $(reboot); x")
+    assert programs.calls == ["scontrol update NodeName=n1 State=DRAIN Reason=gpufleet: $(reboot); x"]
+
+
 COMMAND = {"view": ["/opt/view", "x y"], "close": ["/opt/close"], "reopen": ["/opt/reopen"], "environment": {"A": 1}}
 
 

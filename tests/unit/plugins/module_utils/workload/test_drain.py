@@ -222,6 +222,33 @@ def test_a_run_that_was_killed_in_begin_is_continued(drain, killed_at):
 
 
 @pytest.mark.parametrize("verb", ["abort", "end"])
+@pytest.mark.parametrize("killed_at", ["close", "stop"])
+def test_what_a_killed_begin_stopped_is_started_without_another_begin(drain, verb, killed_at):
+    node = Scheduler(units=["a.service", "b.service"])
+    node.fails = killed_at
+    with pytest.raises(KeyboardInterrupt):
+        drain(node).begin("x", 60)
+    node.fails = ""
+    assert getattr(drain(node), verb)()["started"] == ["a.service", "b.service"]
+    assert (sorted(node.running), node.reason) == (["a.service", "b.service"], "")
+
+
+@pytest.mark.parametrize("verb", ["abort", "end"])
+@pytest.mark.parametrize("killed_at", ["start", "reopen"])
+def test_an_end_that_was_killed_is_completed_by_the_next_one(drain, verb, killed_at):
+    node = Scheduler(units=["a.service"])
+    drain(node).begin("x", 60)
+    node.fails = killed_at
+    with pytest.raises(KeyboardInterrupt):
+        getattr(drain(node), verb)()
+    node.fails = ""
+    result = getattr(drain(node), verb)()
+    assert picked(result, "changed", "started", "state") == (True, ["a.service"], "none")
+    assert (node.running, node.reason) == (["a.service"], "")
+    assert drain(node).end()["started"] == []
+
+
+@pytest.mark.parametrize("verb", ["abort", "end"])
 def test_exactly_what_was_stopped_is_started_again(drain, verb):
     node = Scheduler(units=["a.service"], closes=False)
     drain(node).begin("x", 60)
