@@ -24,6 +24,7 @@ _MISSING = 127
 _OCCUPYING = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING,STOPPED,SIGNALING,STAGE_OUT"
 # Base states of a node with jobs: sinfo(1), "NODE STATE CODES".
 _BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
+_SILENT = ("NOT_RESPONDING", "UNKNOWN")
 # A node with one of these flags gets no new job.
 _CLOSED = {"DRAIN", "DRAINED", "DRAINING", "DOWN", "FAIL", "FAILING"}
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
@@ -79,7 +80,8 @@ def parse_node(text: str) -> SlurmNode:
         states=frozenset(re.sub(r"[^A-Z_]", "", part) for part in state.group(1).upper().split("+")),
         reason=reason.group(1) if reason else "",
         author=(reason.group(2) or "") if reason else "",
-        is_silent="*" in state.group(1) or "UNKNOWN" in state.group(1).upper(),
+        # Newer releases write the suffix * as a flag.
+        is_silent="*" in state.group(1) or any(word in state.group(1).upper() for word in _SILENT),
         gres="" if gres is None or gres.group(1) == "(null)" else gres.group(1),
     )
 

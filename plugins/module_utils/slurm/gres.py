@@ -130,7 +130,8 @@ def parse_gres(text: str) -> dict[str, int]:
         if fields[0] != NAME:
             continue
         number = fields[-1] if len(fields) > 1 and fields[-1].isdigit() else "1"
-        kind = fields[1] if len(fields) > 1 and not fields[1].isdigit() else ""
+        # A type can be a number: gpu:1080:2.
+        kind = fields[1] if len(fields) > 2 or (len(fields) > 1 and not fields[1].isdigit()) else ""
         counts[kind] = counts.get(kind, 0) + int(number)
     return counts
 

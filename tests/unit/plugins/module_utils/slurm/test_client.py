@@ -66,6 +66,14 @@ def test_the_reason_and_its_author(text, reason, author):
     assert (node.reason, node.author, node.is_closed) == (reason, author, True)
 
 
+@pytest.mark.parametrize(
+    ("state", "silent"),
+    [("IDLE", False), ("IDLE*+DRAIN", True), ("DOWN+NOT_RESPONDING", True), ("UNKNOWN+DRAIN", True), ("MIXED", False)],
+)
+def test_a_node_whose_slurmd_does_not_answer(state, silent):
+    assert parse_node(node_text(state)).is_silent is silent
+
+
 def test_the_gpus_of_a_node():
     assert parse_node(node_text(gres="gpu:a100:8(S:0-1)")).gres == "gpu:a100:8(S:0-1)"
     assert parse_node(node_text()).gres == ""

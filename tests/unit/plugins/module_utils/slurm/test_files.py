@@ -19,6 +19,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files,
         ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
         ("/dev/nvidia[0-1]", ["/dev/nvidia0", "/dev/nvidia1"]),
         ("n[1-2]-ib", ["n1-ib", "n2-ib"]),
+        ("gpu[08-11]", ["gpu08", "gpu09", "gpu10", "gpu11"]),
+        ("a[1,3-4]b[05],c", ["a1b05", "a3b05", "a4b05", "c"]),
         ("n[0-999999999]", []),
         ("", []),
     ],
@@ -69,6 +71,11 @@ def test_block_without_its_end_does_not_reach_into_other_lines():
     assert files.without_block(files.with_block(text, "n1", ["newer"]), "n1") == f"{begin}\nNodeName=n3\n{other}"
 
 
+def test_jobs_of_an_old_release_are_read():
+    text = job([("n1", "gpu(IDX:1)")]).replace(" GRES=", " GRES_IDX=", 1)
+    assert [one.indexes for one in jobs.allocations(text, "n1")] == [{1}]
+
+
 def test_name_of_a_job_cannot_hide_its_state():
     text = job([("n1", "gpu:1(IDX:0)")]).replace("JobName=wrap", "JobName=a\n   JobState=PENDING")
     assert [one.indexes for one in jobs.allocations(text, "n1")] == [{0}]
@@ -105,6 +112,8 @@ def job(nodes, number=7, state="RUNNING"):
         ([("n1", "gpu:a100:1(IDX:0),gpu:t4:1(IDX:2)")], [{0, 2}]),
         ([("n1", "gpu:a100:0(IDX:)")], []),
         ([("n1", "gpu:a100:2")], [None]),
+        ([("n1", "gpu:a100:2(IDX:N/A)")], [None]),
+        ([("n1", "gpu:1080:1(IDX:2)")], [{2}]),
         ([("n1", "gpu:a:1(IDX:0),mps:50")], [None]),
         ([("n1", "gpu:a:1(IDX:0),gpu:b:2")], [None]),
         ([("n1", "shard:1(0/4,1/4)")], [None]),

@@ -306,6 +306,8 @@ def test_a_device_that_slurm_cannot_use_is_left_out_and_named(device, reason):
         ("gpu:a100:8(S:0-1)", {"a100": 8}),
         ("gpu:a100:2(S:0),gpu:t4:1,shard:16", {"a100": 2, "t4": 1}),
         ("gpu:4", {"": 4}),
+        ("gpu:1080:2,gpu:h100_1g.10gb:7(S:0,1)", {"1080": 2, "h100_1g.10gb": 7}),
+        ("gpu:a100", {"a100": 1}),
         ("gpu", {"": 1}),
         ("", {}),
         ("(null)", {}),
