@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files,
 
 # States in which a job holds its GPUs: squeue(1).
 _HOLDING = {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT"}
-# Slurm before 20.02 calls it GRES_IDX.
+# Older releases call it GRES_IDX.
 _NODES = re.compile(r"^\s+Nodes=(\S+)\s.*?GRES(?:_IDX)?=(\S*)", re.MULTILINE)
 _PART = re.compile(r"(gpu|shard|mps)((?::[^,:()]+)*)(?:\(([^()]*)\))?(?=,|$)")
 
