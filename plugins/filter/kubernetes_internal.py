@@ -49,15 +49,21 @@ def node_shortages(
     return node_labels.shortages(plain(nodes), plain(hosts), vendors, replicas)
 
 
-def node_plan(host: Any, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plan of a node, from the observation of the host."""
+def node_plan(host: Any, request: Mapping[str, Any], toolkit: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the plan of a node, from the observation of the host.
+
+    `toolkit`: the plan of role nvidia_container_toolkit, if the role has not been carried out.
+    """
     try:
         wanted = node_request.read(plain(request))
     except VariableError as error:
         return plain(toolkit_node_plan.KubernetesNodePlan(problems=[str(error)]))
     groups = host["accelerators"]
     vendors = [vendor for vendor, group in groups.items() if group and group["devices"]]
-    return plain(toolkit_node_plan.plan(host, wanted, vendors))
+    upcoming = toolkit_node_plan.UpcomingToolkit(
+        bool((toolkit or {}).get("packages")), bool(((toolkit or {}).get("cri") or {}).get("engines"))
+    )
+    return plain(toolkit_node_plan.plan(host, wanted, vendors, upcoming))
 
 
 def has_runtime(text: str, runtime: str) -> bool | None:

@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import distribution, paths
-from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.placement import placement
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.placement import ENGINE, placement
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.request import NODE_ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan, node_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import PATH
@@ -46,7 +46,23 @@ class KubernetesNodePlan:
     reason: str = ""
 
 
-def plan(host: Host, request: KubernetesNodeRequest, vendors: t.Collection[str]) -> KubernetesNodePlan:
+@dataclasses.dataclass(frozen=True)
+class UpcomingToolkit:
+    """What role nvidia_container_toolkit does in the same run before this role, if check mode only plans it.
+
+    `installs`: its packages. `registers`: the runtime in the engine of the host.
+    """
+
+    installs: bool = False
+    registers: bool = False
+
+
+def plan(
+    host: Host,
+    request: KubernetesNodeRequest,
+    vendors: t.Collection[str],
+    upcoming: UpcomingToolkit = UpcomingToolkit(),
+) -> KubernetesNodePlan:
     """Return the plan. `vendors`: those whose devices the host has."""
     recognized = distribution.recognize(host)
     node = recognized.node
@@ -61,12 +77,16 @@ def plan(host: Host, request: KubernetesNodeRequest, vendors: t.Collection[str])
     reasons += [placement(node, vendor).reason for vendor in _WITHOUT_RUNTIME if vendor in vendors]
     known = host["engines"]
     engines = {name: known[name]["version"] for name in ("containerd", "crio") if known[name]["package"]}
-    if "nvidia" in vendors:
+    is_engine = placement(node, "nvidia").kind == ENGINE
+    if "nvidia" in vendors and upcoming.registers and is_engine and not request.default_runtime:
+        reasons.append("role nvidia_container_toolkit registers the runtime in the same run")
+    elif "nvidia" in vendors:
+        has_runtime = bool(known["container_toolkit"]["package"]) or PATH in (host.get("nvidia_runtimes") or {})
         found = node_runtime.plan(
             host,
             node,
             engines,
-            has_runtime=bool(known["container_toolkit"]["package"]) or PATH in (host.get("nvidia_runtimes") or {}),
+            has_runtime=has_runtime or upcoming.installs,
             default_runtime=request.default_runtime,
             restart_policy=request.restart_policy,
         )

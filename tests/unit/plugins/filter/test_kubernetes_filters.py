@@ -108,6 +108,27 @@ def test_node_with_gaudi_gets_the_runtime_that_role_gaudi_driver_has_installed(t
     assert (done["changes"][-1], done["checks"], done["problems"]) == ("restart containerd.service", ["habana"], [])
 
 
+@pytest.mark.parametrize(
+    ("name", "default", "changes"),
+    [
+        ("k3s agent", False, ["restart k3s-agent.service"]),
+        ("k0s", False, ["write /etc/k0s/containerd.d/99-gpufleet-nvidia.toml"]),
+        # The role of the toolkit writes the same file.
+        ("kubeadm", False, []),
+        ("kubeadm", True, ["restart containerd.service"]),
+    ],
+)
+def test_check_mode_predicts_the_node_after_the_toolkit_of_the_same_run(
+    name: str, default: bool, changes: list[str], tmp_path: Path
+) -> None:
+    seen = engine(host(tmp_path, name, "nvidia", toolkit=False))
+    request = {**REQUEST, "default_runtime": default}
+    assert "is not installed" in filters.node_plan(seen, request)["problems"][0]
+    toolkit = {"packages": ["nvidia-container-toolkit=1.20.0-1"], "cri": {"engines": [{}]}}
+    done = filters.node_plan(seen, request, toolkit)
+    assert (done["changes"][-1:], done["problems"]) == (changes, [])
+
+
 def carried_out(seen: dict, engines: list) -> None:
     """Write the files, as containerd then reads them."""
     for change in engines:
