@@ -1,10 +1,11 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find the processes and containers that use NVIDIA GPUs."""
+"""Find the processes and containers that use NVIDIA GPUs, and the names of containers with any vendor's devices."""
 
 from __future__ import annotations
 
+import re
 from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import UUID, is_like
@@ -12,6 +13,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import proce
 
 Ask = Callable[[str, str], "dict | None"]
 _SHORT_ID = 12
+_DOCKER_ID = re.compile("[0-9a-f]{12}")
+_SOCKET = "/run/docker.sock"
 # The label with which gpu_container records the assigned GPUs.
 _ASSIGNED = "gpufleet.gpus"
 
@@ -37,16 +40,26 @@ def add_container_names(host: dict, ask: Ask | None) -> None:
     """Add the name of each container with a GPU, and the GPUs that gpu_container assigned to it, if Docker knows it."""
     for holder in host["holders"]:
         holder["container_name"] = None
-    if not (ask and host["engines"]["docker"]["info"] and any(holder["container"] for holder in host["holders"])):
+    if not (ask and host["engines"]["docker"]["info"]):
         return
+    for holder in _of_other_vendors(host):
+        answer = ask(_SOCKET, f"/containers/{holder['container']}/json") or {}
+        holder["container"] = (answer.get("Name") or "").lstrip("/") or holder["container"]
     for holder in host["holders"]:
         if holder["container"]:
-            answer = ask("/run/docker.sock", f"/containers/{holder['container']}/json") or {}
+            answer = ask(_SOCKET, f"/containers/{holder['container']}/json") or {}
             holder["container_name"] = (answer.get("Name") or "").lstrip("/") or None
             assigned = ((answer.get("Config") or {}).get("Labels") or {}).get(_ASSIGNED)
             # A privileged container has all devices, and its user was warned.
             if assigned and not (answer.get("HostConfig") or {}).get("Privileged"):
                 holder["assigned"] = [uuid for uuid in assigned.split(",") if is_like(UUID, uuid)]
+
+
+def _of_other_vendors(host: dict) -> list[dict]:
+    """Return the containers with devices of other vendors whose names only Docker knows."""
+    records = [(group or {}).get("record") or {} for group in (host.get("accelerators") or {}).values()]
+    found = [holder for record in records for holder in record.get("holders") or ()]
+    return [holder for holder in found if _DOCKER_ID.fullmatch(holder["container"] or "")]
 
 
 def _name(container: process_table.Container) -> str:

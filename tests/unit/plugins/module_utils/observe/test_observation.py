@@ -797,6 +797,27 @@ def test_the_assigned_gpus_of_a_container_come_from_its_label(labels, privileged
     assert host["holders"][0].get("assigned") == expected
 
 
+@pytest.mark.parametrize(
+    ("container", "answer", "expected"),
+    [
+        (CONTAINER[:12], {"Name": "/train"}, "train"),
+        # Docker does not know it: a pod of Kubernetes.
+        (CONTAINER[:12], None, CONTAINER[:12]),
+        ("a-name-of-podman", {"Name": "/other"}, "a-name-of-podman"),
+        (None, {"Name": "/other"}, None),
+    ],
+)
+def test_containers_with_chips_of_other_vendors_have_names(container, answer, expected):
+    holder = {"pid": None, "command": None, "container": container, "nodes": ["/dev/neuron0"]}
+    host = {
+        "holders": [],
+        "engines": {"docker": {"info": {"containers_running": 1}}},
+        "accelerators": {"nvidia": {"gpus": []}, "amd": None, "neuron": {"record": {"holders": [holder]}}},
+    }
+    gpu_users.add_container_names(host, lambda _path, _request: answer)
+    assert holder["container"] == expected
+
+
 def test_a_host_inside_a_container_is_not_its_own_holder(tree):
     tree.loaded("535.261.03")
     outer = "a27c18e06434" + "0" * 52
