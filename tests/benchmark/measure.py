@@ -191,17 +191,23 @@ def aliases(inventory: Sequence[str], host: str, number: int, directory: Path) -
     return path
 
 
-def scale(inventory: Sequence[str], host: str, sizes: Sequence[int], repeats: int) -> dict[int, list[dict[str, Any]]]:
-    """Time site.yml on fleets of several sizes in turns."""
+def scale(
+    inventory: Sequence[str], host: str, sizes: Sequence[int], repeats: int, floor_size: int
+) -> tuple[dict[int, list[dict[str, Any]]], list[dict[str, Any]]]:
+    """Time site.yml on fleets of several sizes in turns, and the floor on a fleet of one of these sizes."""
     runs: dict[int, list[dict[str, Any]]] = {number: [] for number in sizes}
+    floors: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as directory:
         fleets = {number: aliases(inventory, host, number, Path(directory)) for number in sizes}
         for turn in range(repeats):
             for number, fleet in fleets.items():
                 if turn and number >= HUGE_FLEET:
                     continue  # A run takes minutes.
-                runs[number].append(unchanged(SITE, "-i", str(fleet), "--forks", str(FORKS)))
-    return runs
+                options = ("-i", str(fleet), "--forks", str(FORKS))
+                runs[number].append(unchanged(SITE, *options))
+                if number == floor_size:
+                    floors.append(unchanged(PLAYBOOKS["floor"], *options))
+    return runs, floors
 
 
 def gpu(output: Path) -> str:

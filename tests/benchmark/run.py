@@ -58,8 +58,9 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         found["times"] = report.times(measure.times([*inventory, *more], options.repeats))
     if "scale" in parts:
         what = f"{options.scale_host} under many names, {measure.FORKS} forks, {os.cpu_count()} cores"
-        runs = measure.scale(inventory, options.scale_host, sorted(options.sizes), options.scale_repeats)
-        found["scale"] = {"what": what, **report.scale(runs)}
+        sizes = sorted(options.sizes)
+        runs = measure.scale(inventory, options.scale_host, sizes, options.scale_repeats, report.LARGE_FLEET)
+        found["scale"] = {"what": what, **report.scale(*runs)}
     if "gpu" in parts:
         found["gpu"] = measure.gpu(options.json.parent)
     return found

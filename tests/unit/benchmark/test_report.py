@@ -22,14 +22,14 @@ def host(calls=1, results=4, sent_bytes=250_000, **sent):
     return {"calls": calls, "modules": modules, "sent": sent_bytes, "results": counts, "network": network}
 
 
-def found(sites=None, ratios=(1.2, 0.333), rows=(), growth=1.15):
+def found(sites=None, ratios=(1.2, 0.333), rows=(), growth=1.15, *, floor=0.1, cpu=0.3):
     """Return measurements that meet all limits, except for the arguments."""
     rows = [
         {
             "hosts": number,
             "seconds": seconds * number,
             "seconds_per_host": seconds,
-            "cpu_seconds_per_host": 0.1,
+            "cpu_seconds_per_host": cpu,
             "memory_mib": 80,
         }
         for number, seconds in rows or ((10, 0.3), (50, 0.3))
@@ -43,7 +43,12 @@ def found(sites=None, ratios=(1.2, 0.333), rows=(), growth=1.15):
             "ratio_to_gather": ratios[0],
             "ratio_to_baseline": ratios[1],
         },
-        "scale": {"what": "names of sim", "rows": rows, "growth": growth},
+        "scale": {
+            "what": "names of sim",
+            "rows": rows,
+            "growth": growth,
+            "floor": {**rows[-1], "seconds_per_host": floor},
+        },
     }
 
 
@@ -86,6 +91,12 @@ def test_growth_compares_50_hosts_with_10_hosts(seconds, growth):
     assert {row["memory_mib"] for row in summary["rows"]} == {100}
 
 
+def test_the_floor_is_the_median_of_a_large_fleet():
+    summary = report.scale({50: [run(20.0)]}, [run(9.0, 5.0), run(10.0, 7.0), run(30.0, 6.0)])
+    assert (summary["floor"]["seconds_per_host"], summary["floor"]["cpu_seconds_per_host"]) == (0.2, 0.12)
+    assert report.scale({10: [run(20.0)]})["floor"] is None
+
+
 @pytest.mark.parametrize(
     ("measured", "sentences"),
     [
@@ -103,7 +114,9 @@ def test_growth_compares_50_hosts_with_10_hosts(seconds, growth):
         ),
         (found(ratios=(1.201, 0.2)), ["wall time / fact gathering: 1.201 (limit: 1.2)"]),
         (found(ratios=(1.0, 0.334)), ["wall time / baseline: 0.334 (limit: 0.333)"]),
-        (found(rows=((10, 0.95), (50, 0.301))), ["seconds per host, 50 hosts: 0.301 (limit: 0.3)"]),
+        # The wall time contains that of the hosts.
+        (found(rows=((10, 0.95), (50, 0.5))), []),
+        (found(cpu=0.301), ["controller CPU seconds per host, 50 hosts: 0.301 (limit: 0.3)"]),
         (found(rows=((1, 3.0), (10, 0.95))), []),
         (found(growth=1.151), ["time per host, 50 hosts / 10 hosts: 1.151 (limit: 1.15)"]),
         (found(growth=None), []),
@@ -123,5 +136,6 @@ def test_the_tables_show_every_measurement():
     assert "site.yml, converged sim 1 4 (4 ok) 250000 ? ? setup x2" in lines
     assert "baseline, converged sim 40 30 (30 ok) 250000 0 0 a_module x40" in lines
     assert "fact gathering 1.0 1.0 1.0 0.5" in lines
-    assert "50 15.0 0.3 0.1 80" in lines
+    assert "50 15.0 0.3 0.3 80" in lines
+    assert "50, one empty call, four results 15.0 0.1 0.3 80" in lines
     assert "wall time / baseline 0.333 0.333 ok" in lines

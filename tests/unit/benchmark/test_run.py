@@ -156,7 +156,7 @@ def test_the_time_per_host_by_fleet_size(benchmark):
     assert done.returncode == 0, done.stderr
     assert [row["hosts"] for row in written["scale"]["rows"]] == [2, 10, 50]
     assert [check["what"] for check in written["checks"]] == [
-        "seconds per host, 50 hosts",
+        "controller CPU seconds per host, 50 hosts",
         "time per host, 50 hosts / 10 hosts",
     ]
     done, _written = benchmark({}, "--only", "scale", "--scale-host", "nonesuch")
