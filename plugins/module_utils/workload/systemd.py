@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
@@ -46,13 +46,17 @@ class SystemdWorkload:
         )
 
     def _state(self, unit: str) -> str:
+        values = self._properties(unit)
+        if _is_gone(values):
+            raise WorkloadError(f"This host has no unit {unit}. Correct `units`.")
+        return values["ActiveState"]
+
+    def _properties(self, unit: str) -> dict[str, str]:
         status, out, err = self._run(["systemctl", "show", "--property=LoadState,ActiveState", unit])
         values = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
         if status or "ActiveState" not in values:
             raise WorkloadError(f"systemctl cannot read unit {unit}: {shown((err or out).strip())}")
-        if values.get("LoadState") == "not-found" and values["ActiveState"] == "inactive":
-            raise WorkloadError(f"This host has no unit {unit}. Correct `units`.")
-        return values["ActiveState"]
+        return values
 
     def close(self, reason: str) -> None:
         """Nothing refuses new work."""
@@ -66,8 +70,11 @@ class SystemdWorkload:
 
     def start(self, identifiers: tuple[str, ...]) -> list[str]:
         """Start the units, in the order of their dependencies, and wait."""
-        self._systemctl("start", identifiers)
-        return []
+        gone = [unit for unit in identifiers if _is_gone(self._properties(unit))]
+        left = tuple(unit for unit in identifiers if unit not in gone)
+        if left:
+            self._systemctl("start", left)
+        return [f"Unit {unit} was stopped and no longer exists, so it was not started." for unit in gone]
 
     def _systemctl(self, verb: str, units: tuple[str, ...]) -> None:
         waits = [] if verb == "start" else ["--no-block"]
@@ -83,3 +90,7 @@ class SystemdWorkload:
                 f"systemctl {verb} {' '.join(units)} failed: {shown((err or out).strip().replace(chr(10), ' '))}. "
                 "Read the journal of the unit."
             )
+
+
+def _is_gone(values: Mapping[str, str]) -> bool:
+    return values.get("LoadState") == "not-found" and values["ActiveState"] == "inactive"

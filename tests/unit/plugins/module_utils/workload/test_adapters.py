@@ -57,7 +57,8 @@ def test_systemd_stops_and_starts_only_the_units_that_run():
     assert (view.stoppable, view.closed) == (("a.service",), False)
     units.stop(view.stoppable)
     assert units.start(("a.service",)) == []
-    assert programs.calls[-2:] == ["systemctl stop --no-block -- a.service", "systemctl start -- a.service"]
+    changes = [call for call in programs.calls if " show " not in call]
+    assert changes == ["systemctl stop --no-block -- a.service", "systemctl start -- a.service"]
     assert units.gaps
 
 
@@ -77,15 +78,30 @@ def test_systemd_names_what_is_wrong(units, answer, message):
 
 
 def test_systemd_reports_a_unit_that_does_not_start():
-    units, _programs = build("systemd", {"units": ["a.service"]}, {"systemctl start": (1, "", "Job failed\nSee x")})
+    answers = {"systemctl show": shown_state("inactive"), "systemctl start": (1, "", "Job failed\nSee x")}
+    units, _programs = build("systemd", {"units": ["a.service"]}, answers)
     with pytest.raises(WorkloadError, match=r"start a.service failed: Job failed See x"):
         units.start(("a.service",))
+
+
+def test_a_stopped_unit_that_was_removed_meanwhile_does_not_keep_the_others_stopped():
+    show = "systemctl show --property=LoadState,ActiveState"
+    answers = {f"{show} a.service": shown_state("inactive", "not-found"), f"{show} b.service": shown_state("inactive")}
+    units, programs = build("systemd", {"units": ["b.service"]}, answers)
+    assert units.start(("a.service", "b.service")) == [
+        "Unit a.service was stopped and no longer exists, so it was not started."
+    ]
+    assert programs.calls[-1] == "systemctl start -- b.service"
+    assert "no longer exists" in units.start(("a.service",))[0]
+    assert programs.calls[-1].startswith(show)
 
 
 def test_systemd_does_not_wait_forever_for_a_unit_that_has_no_time_limit():
     run = []
 
     def late(argv, **_options):
+        if argv[0] != "timeout":
+            return shown_state("inactive")
         run.append(argv[:3])
         return (124, "", "")
 
