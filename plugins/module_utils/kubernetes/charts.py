@@ -193,7 +193,7 @@ def _chart_problems(name: str, chart: t.Any, charts: t.Mapping[str, t.Any]) -> l
     wrong = [
         key
         for key, value in given.items()
-        if not isinstance(value, type(charts[name][key]))
+        if not isinstance(value, dict if key == "values" else str)
         and (value is not None or key not in ("repository", "version"))
     ]
     problems += [

@@ -34,7 +34,7 @@ def test_cluster_plan_of_values_that_ansible_has_tagged() -> None:
     request = {
         "state": Text("present"),
         "plugins": [Text("nvidia")],
-        "charts": {},
+        "charts": {"nvidia": {"chart": Text("/srv/charts/plugin"), "values": {"gfd": {"enabled": False}}}},
         "runtime_class": Text("nvidia"),
         "nvidia_feature_discovery": Text("no"),
         "nvidia_mig_strategy": Text("single"),
@@ -43,7 +43,13 @@ def test_cluster_plan_of_values_that_ansible_has_tagged() -> None:
         "nvidia_replicas": Number(4),
     }
     seen = {"releases": [], "daemonsets": [], "device_classes": [], "runtime_classes": []}
-    (release,) = filters.cluster_plan(request, DATA, seen)["releases"]
+    data = {
+        name: {key: Text(value) if isinstance(value, str) else value for key, value in chart.items()}
+        for name, chart in DATA.items()
+    }
+    done = filters.cluster_plan(request, data, seen)
+    assert done["problems"] == []
+    (release,) = done["releases"]
     assert release["values"]["gfd"] == {"enabled": False}
     config = yaml.safe_load(release["values"]["config"]["map"]["default"])
     assert config["sharing"]["timeSlicing"]["resources"] == [{"name": "nvidia.com/gpu", "replicas": 4}]
