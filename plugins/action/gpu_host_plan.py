@@ -53,6 +53,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import (
     facts_program,
     host_program,
     host_python,
+    other_action,
     role_data,
 )
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import controller_binding
@@ -422,18 +423,7 @@ class ActionModule(ActionBase):
 
     def _run_facts(self, host: dict[str, Any], subsets: list[str]) -> dict[str, Any]:
         """Run the action plugin of nvidia_gpu_facts."""
-        task = self._task.copy()
-        task.args = {"gather_subset": subsets}
-        task.action = FACTS
-        action = self._shared_loader_obj.action_loader.get(
-            FACTS,
-            task=task,
-            connection=self._connection,
-            play_context=self._play_context,
-            loader=self._loader,
-            templar=self._templar,
-            shared_loader_obj=self._shared_loader_obj,
-        )
+        action = other_action.load(self, FACTS, {"gather_subset": subsets})
         result = action.run(task_vars={**self._task_vars, "gpufleet_host": host})
         if result.get("failed"):
             raise Failure(host_python.failure(result))

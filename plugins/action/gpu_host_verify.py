@@ -22,7 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health, health_settings
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import vendors
-from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_python
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_python, other_action
 
 PLAN = "gpufleet.hosts.gpu_host_plan"
 FACTS = "gpufleet.hosts.nvidia_gpu_facts"
@@ -140,16 +140,4 @@ class ActionModule(ActionBase):
 
     def _run_action(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
         """Run another action plugin of this collection with the objects of this one."""
-        task = self._task.copy()
-        task.args = options
-        task.action = name
-        action = self._shared_loader_obj.action_loader.get(
-            name,
-            task=task,
-            connection=self._connection,
-            play_context=self._play_context,
-            loader=self._loader,
-            templar=self._templar,
-            shared_loader_obj=self._shared_loader_obj,
-        )
-        return action.run(task_vars=self._task_vars)
+        return other_action.load(self, name, options).run(task_vars=self._task_vars)

@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 
 kept_bytecode.use()
 
-from ansible_collections.gpufleet.hosts.plugins.plugin_utils import progress
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import other_action, progress
 
 _SPEC = {
     "module": {"type": "str", "required": True, "choices": ["ansible.builtin.command", "ansible.builtin.reboot"]},
@@ -35,18 +35,7 @@ class ActionModule(ActionBase):
         if checked.error_messages:
             return {"failed": True, "msg": f"reported_task: {'; '.join(checked.error_messages)}"}
         options = checked.validated_parameters
-        task = self._task.copy()
-        task.action = options["module"]
-        task.args = options["arguments"]
-        action = self._shared_loader_obj.action_loader.get(
-            task.action,
-            task=task,
-            connection=self._connection,
-            play_context=self._play_context,
-            loader=self._loader,
-            templar=self._templar,
-            shared_loader_obj=self._shared_loader_obj,
-        )
+        action = other_action.load(self, options["module"], options["arguments"])
         asks_host = options["module"] != "ansible.builtin.reboot"
         with progress.reported(self, progress.host_name(task_vars), options["text"], asks_host=asks_host):
             return action.run(task_vars=task_vars)

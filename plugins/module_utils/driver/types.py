@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.generations import Generation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RoleTransaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step, texts
 
 if TYPE_CHECKING:
@@ -141,23 +142,12 @@ class Resolution:
 
 
 @dataclasses.dataclass
-class DriverTransaction:
-    """The options of module package_transaction that depend on the host."""
+class DriverTransaction(RoleTransaction):
+    """What only the driver needs. It also purges packages whose files direct modprobe to other modules."""
 
-    install: list[str] = dataclasses.field(default_factory=list)
-    remove: list[str] = dataclasses.field(default_factory=list)
-    # Packages whose files direct modprobe to other modules, and packages that configure the same repository.
-    purge: list[str] = dataclasses.field(default_factory=list)
-    hold: list[str] = dataclasses.field(default_factory=list)
-    release: list[str] = dataclasses.field(default_factory=list)
     may_change: list[str] = dataclasses.field(default_factory=list)
-    repositories: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    # Repositories that stay until this role no longer needs them, even if another role added them.
-    uses_repositories: list[str] = dataclasses.field(default_factory=list)
     archive_components: list[str] = dataclasses.field(default_factory=list)
     module_streams: list[str] = dataclasses.field(default_factory=list)
-    # Pins, files of the repository, and older entries of it to remove.
-    files: list[dict[str, str]] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass

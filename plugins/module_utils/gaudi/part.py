@@ -11,6 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import plan as gaudi_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import request as gaudi_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import runtime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
@@ -19,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned impor
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import in_use, outcome, packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import in_use, outcome
 
 _ROLE = "gaudi_driver"
 
@@ -43,7 +44,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     )
     # An engine that this run installs exists only afterwards.
     is_new_engine = outcomes.engine(parts).installs and request.container_runtime
-    replaces = packages.replaces(context.host, result.transaction, lambda name: _is_driver(name, request))
+    replaces = role_packages.replaces(context.host, result.transaction, lambda name: _is_driver(name, request))
     # The vendor does not publish what the scripts of its packages do, so a removal counts, too.
     changes_driver = result.acts and (replaces or bool(result.packages))
     part = outcome.part(

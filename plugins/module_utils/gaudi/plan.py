@@ -14,10 +14,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observe
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import runtime as gaudi_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     in_use,
     outcome,
-    packages,
     refresh,
     vendors,
 )
@@ -85,7 +85,7 @@ class _Case:
     @property
     def installed(self) -> str | None:
         """The version of the vendor's installed driver."""
-        return packages.found_on(self.host, self.unit).get(self.driver_package or "")
+        return role_packages.found_on(self.host, self.unit).get(self.driver_package or "")
 
 
 def plan(
@@ -156,7 +156,7 @@ def _manages(case: _Case, result: GaudiPlan) -> bool:
 
 
 def _is_other_version(case: _Case) -> bool:
-    return case.installed is not None and not packages.fits(case.installed, case.request.version)
+    return case.installed is not None and not role_packages.fits(case.installed, case.request.version)
 
 
 def _origin(case: _Case) -> str:
@@ -174,7 +174,7 @@ def _packages(case: _Case, result: GaudiPlan) -> None:
     host, request, data = case.host, case.request, case.platform or {}
     problem = repository.problem(host, request, case.platform)
     definition = None if problem else repository.define(host, request, data)
-    planned = packages.VendorPackageCase(
+    planned = role_packages.RolePackagesCase(
         host=host,
         role=ROLE,
         unit=case.unit,
@@ -188,10 +188,10 @@ def _packages(case: _Case, result: GaudiPlan) -> None:
         refuse=_refusal(case),
     )
     # Without the repository, complete packages are still held.
-    if problem and packages.wrong(planned):
+    if problem and role_packages.wrong(planned):
         result.problems.append(problem)
         return
-    found = packages.plan(planned)
+    found = role_packages.plan(planned)
     result.version, result.query, result.transaction = found.version, found.query, found.transaction
     result.problems += found.problems
     result.reasons += found.reasons

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import DRIVER_RELOAD, Disruption
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
@@ -20,7 +21,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver impor
     neuron_plan,
     neuron_request,
     outcome,
-    packages,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.neuron_packages import DKMS, ROLE
 
@@ -41,7 +41,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     )
     # An engine that this run installs exists only afterwards.
     is_new_engine = engine.installs and request.oci_hook
-    replaces = packages.replaces(context.host, result.transaction, DKMS.__eq__)
+    replaces = role_packages.replaces(context.host, result.transaction, DKMS.__eq__)
     changes_driver = result.acts and (replaces or bool(result.unload))
     part = outcome.part(
         ROLE,

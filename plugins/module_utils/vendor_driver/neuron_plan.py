@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository, role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     in_use,
     neuron_hook,
     neuron_packages,
     outcome,
-    packages,
     refresh,
     vendors,
 )
@@ -75,7 +74,7 @@ class _Case:
     @property
     def installed(self) -> str | None:
         """The version of the installed package with the driver."""
-        return packages.found_on(self.host, [DKMS]).get(DKMS)
+        return role_packages.found_on(self.host, [DKMS]).get(DKMS)
 
     def lacks_hold(self, name: str) -> bool:
         """Return whether a package that the role has installed is no longer held."""
@@ -167,7 +166,7 @@ def _is_other_version(case: _Case) -> bool:
         pin = neuron_packages.pins(case.request, case.releases, case.generations)[DKMS]
     except ValueError:
         return True
-    return not packages.fits(case.installed or "", pin)
+    return not role_packages.fits(case.installed or "", pin)
 
 
 # --- AWS's packages ---------------------------------------------------------------------------------------------------
@@ -189,7 +188,7 @@ def _packages(case: _Case, result: NeuronPlan) -> None:
     if not _accepts_kernel(case, result):
         return
     problem = neuron_packages.problem(host, request, case.platform)
-    planned = packages.VendorPackageCase(
+    planned = role_packages.RolePackagesCase(
         host=host,
         role=ROLE,
         unit=[DKMS],
@@ -203,15 +202,15 @@ def _packages(case: _Case, result: NeuronPlan) -> None:
         refuse=case.refuse,
     )
     # Without the repository, complete packages are still held.
-    if problem and packages.wrong(planned):
+    if problem and role_packages.wrong(planned):
         result.problems.append(problem)
         return
-    found = packages.plan(planned)
+    found = role_packages.plan(planned)
     result.version, result.query, result.transaction = found.version, found.query, found.transaction
     result.problems += found.problems
     result.reasons += found.reasons
     _pin_tools(case, result, pins.get(TOOLS))
-    result.changes += packages.texts(result.transaction) if result.transaction else []
+    result.changes += result.transaction.changes() if result.transaction else []
     _refuse_replacement(case, result)
     outcome.note_signatures(host, result)
 
@@ -222,7 +221,7 @@ def _hook(case: _Case, result: NeuronPlan) -> None:
     result.problems += result.hook.problems
     result.changes += result.hook.changes
     if not result.problems and case.request.oci_hook and case.lacks_hold(HOOK):
-        result.transaction = result.transaction or packages.VendorTransaction()
+        result.transaction = result.transaction or role_packages.RoleTransaction()
         result.transaction.hold = [*result.transaction.hold, HOOK]
         result.changes.append(f"hold {HOOK}")
     if not result.hook.install or result.problems:
@@ -231,7 +230,7 @@ def _hook(case: _Case, result: NeuronPlan) -> None:
     if problem:
         result.problems.append(problem)
         return
-    work = result.transaction or packages.VendorTransaction()
+    work = result.transaction or role_packages.RoleTransaction()
     definition = neuron_packages.define(case.host, case.request, case.platform or {})
     if definition and not own_repository.is_present(case.host, definition["name"]):
         work.repositories = [definition]
@@ -267,13 +266,13 @@ def _pin_tools(case: _Case, result: NeuronPlan, pin: str | None) -> None:
     """Install the tools in the version of the release, and hold them."""
     if not case.request.tools or result.problems:
         return
-    known = packages.found_on(case.host, [TOOLS]).get(TOOLS)
-    work = result.transaction or packages.VendorTransaction()
+    known = role_packages.found_on(case.host, [TOOLS]).get(TOOLS)
+    work = result.transaction or role_packages.RoleTransaction()
     names = [item.partition("=")[0] for item in work.install]
     wanted = f"{TOOLS}={pin}" if pin else TOOLS
     if TOOLS in names:
         work.install = [wanted if name == TOOLS else item for name, item in zip(names, work.install)]
-    elif pin and known and not packages.fits(known, pin):
+    elif pin and known and not role_packages.fits(known, pin):
         work.install = [*work.install, wanted]
         result.reasons.append(f"{TOOLS} {known} is installed, and the release has {pin}")
     installs = any(item.partition("=")[0] == TOOLS for item in work.install)

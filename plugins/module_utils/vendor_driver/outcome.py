@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository, role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part, package_query, package_removal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import packages, refresh
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import refresh
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -33,7 +33,7 @@ class VendorDriverPlan:
     wanted: bool = False
     vendor: str = ""
     version: str | None = None
-    transaction: packages.VendorTransaction | None = None
+    transaction: role_packages.RoleTransaction | None = None
     query: dict[str, Any] | None = None
     modules_file: str | None = None
     load: list[str] = dataclasses.field(default_factory=list)
