@@ -60,7 +60,8 @@ AMD = VendorDriver(
     module=amd.DRIVER,
     groups=("render", "video"),
     watch=("/dev/dri",),
-    repartitions=lambda devices: any(one["partition"]["mode"] for one in devices),
+    # The kernel refuses to show the mode while a GPU is reset.
+    repartitions=lambda devices: any(one["partition"]["mode"] or "partition" in one["unread"] for one in devices),
     read=amd.read,
 )
 # A reset changes the status of an accelerator, but not its nodes.

@@ -84,6 +84,16 @@ def test_the_record_of_a_host_gives_the_same_devices_as_its_sysfs(tmp_path):
     assert refusing.read("/sys/x/z") == sysfs.SysfsReading()
 
 
+def test_a_gpu_that_is_reset_keeps_its_timer(tree):
+    host = amd_hosts.observed(tree.root)
+    converged = after(host, planned(host))
+    record = converged["accelerators"]["amd"]["record"]
+    path = "/sys/bus/pci/devices/0000:05:00.0/current_compute_partition"
+    record["refused"][path] = errno.EPERM
+    del record["texts"][path]
+    assert planned(converged).changes == []
+
+
 def test_a_record_survives_json_and_texts_that_are_not_utf_8(tree):
     tree.file("sys/bus/pci/devices/0000:05:00.0/product_name", b"Instinct \xff\xfe\xc3\xa9")
     host = json.loads(json.dumps(amd_hosts.observed(tree.root)))
