@@ -41,7 +41,8 @@ _GAUDI = {
     **dict.fromkeys(("0x1020", "0x1021"), "Gaudi2"),
     **dict.fromkeys(("0x1060", "0x1061", "0x1062", "0x1063"), "Gaudi3"),
 }
-_MODULES = {NEURON: "neuron", GAUDI: "habanalabs", AMD: amd_gpus.DRIVER}
+# The kernel modules.
+MODULES = {NEURON: "neuron", GAUDI: "habanalabs", AMD: amd_gpus.DRIVER}
 _DISPLAY_CLASSES = ("0x0300", "0x0302", "0x0380")
 _ACCELERATOR_CLASS = "0x1200"
 
@@ -77,7 +78,7 @@ def groups(
     for vendor in VENDORS:
         devices = [item for item in found if item["vendor"] == vendor]
         if devices and vendor != NVIDIA:
-            group = _group(root, devices, _MODULES.get(vendor), kernel, kernels)
+            group = _group(root, devices, MODULES.get(vendor), kernel, kernels)
             result[vendor] = {**group, "record": records.get(vendor)}
     return result
 

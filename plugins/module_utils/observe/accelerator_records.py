@@ -21,7 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, places
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import amd_gpus
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, amd_gpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devices
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import own_files
 
@@ -81,7 +81,6 @@ _FILES: dict[str, dict[str, tuple[str, ...]]] = {
         "nodes": ("/dev/accel/accel*", "/dev/hl*", "/dev/infiniband/uverbs*"),
     },
 }
-_MODULES = {"amd": "amdgpu", "neuron": "neuron", "gaudi": "habanalabs"}
 # The vendors whose drivers are not replaced while a program uses a device, and the nodes that count. Monitoring opens
 # Gaudi's control nodes.
 _HELD = {"neuron": re.compile(r"/dev/neuron\d+"), "gaudi": re.compile(r"/dev/(?:accel/accel|hl)\d+")}
@@ -122,7 +121,7 @@ def read(root: str, functions: Iterable[dict], run: Run) -> dict[str, dict[str, 
         own = [one for one in functions if one["vendor"] == vendor]
         if own:
             found[vendor] = _record(root, files, _addresses(root, vendor, own))
-            module = _MODULES[vendor]
+            module = accelerators.MODULES[vendor]
             found[vendor]["blacklisted_by"] = [*devices.blacklisted_by(root, module), *_disabled_by(root, module)]
             is_bound = all(one["kernel_driver"] for one in own)
             loaded = os.path.lexists(_in(root, f"/sys/module/{module}"))

@@ -167,8 +167,9 @@ def module_users(root: str) -> dict[str, list[str]]:
 def _modules(root: str) -> dict[str, list[str]]:
     """Return the loaded modules for accelerators, each with the modules that use it."""
     found = {}
+    names = "|".join(accelerators.MODULES.values())
     for line in (read_text(root, "/proc/modules") or "").splitlines():
         name, _size, _count, users = [*line.split(), "", "", "", ""][:4]
-        if re.match(r"nvidia|nouveau|nova|gdrdrv|neuron|habanalabs|amdgpu|ib_core", name):
+        if re.match(rf"nvidia|nouveau|nova|gdrdrv|ib_core|{names}", name):
             found[name] = sorted(user for user in users.split(",") if user not in ("", "-"))
     return found
