@@ -9,8 +9,11 @@ This file is private to the collection: it may change in any release.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
@@ -30,6 +33,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.results impor
 TITLE = "AWS Neuron chips"
 _NODES = ("--nodes", "neuron")
 _LONGEST_OUTPUT = 600
+# The nodes have mode 0666, so only a security module refuses.
+_DENIED = os.strerror(errno.EACCES)
+_SELINUX = "If SELinux is enforcing, run 'setsebool -P container_use_devices on'."
 _LOOK_AT = {
     CDI: "Restart gpufleet-neuron-cdi.service, which writes the CDI specification again",
     DEVICES: "Compare 'ls -l /dev/neuron*' on the host and in the container",
@@ -101,7 +107,8 @@ class ProofChips:
         refused = [path for path in closed if seen[path]["error"] != self._expected[path]["error"]]
         if refused:
             reason = seen[refused[0]]["error"]
-            return self._failed(method, f"sees the chips but cannot open {', '.join(refused)}: {reason}", seen)
+            found = self._failed(method, f"sees the chips but cannot open {', '.join(refused)}: {reason}", seen)
+            return replace(found, problem=f"{found.problem} {_SELINUX}") if reason == _DENIED else found
         # The nodes of a simulated host have no driver.
         text = f"{NOT_PROBED}: {closed[0]} cannot be opened on the host, either" if closed else PASSED
         return MethodResult(method, self._uuids(seen), text)

@@ -125,6 +125,7 @@ def test_every_way_of_an_engine_is_proved(tmp_path, state, commands):
             answer(0, 1, 2, error="Operation not permitted"),
             ["sees the chips but cannot open /dev/neuron0, /dev/neuron1, /dev/neuron2: Operation not permitted."],
         ),
+        (answer(0, 1, 2, error="Permission denied"), ["run 'setsebool -P container_use_devices on'."]),
         ("python3: not found", ["fails: the program ended with exit status 0: python3: not found."]),
         (prove.StartError("no such device"), ["does not start: no such device. Expected: /dev/neuron0"]),
     ],
