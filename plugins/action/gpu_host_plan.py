@@ -64,7 +64,7 @@ FACTS = "gpufleet.hosts.nvidia_gpu_facts"
 MIGRATION = "gpufleet.hosts.nvidia_docker_migration"
 
 _SPEC = {
-    "parts": {"type": "list", "elements": "str", "choices": list(registry.PARTS), "default": []},
+    "parts": {"type": "list", "elements": "str", "choices": list(registry.BY_NAME), "default": []},
     "requires_root": {"type": "bool", "default": False},
     "collect_errors": {"type": "bool", "default": False},
     "first_plan": {"type": "bool", "default": True},
@@ -318,7 +318,7 @@ class ActionModule(ActionBase):
         owned = registry.owned(parts or registry.PARTS)
         arguments = {
             "services": [*wanted.services, *owned.units],
-            "files": [*wanted.files, *owned.files],
+            "files": [*wanted.files, *owned.files, *registry.files(parts, values)],
             "package_lock_timeout": lock_timeout,
         }
         if owned.packages:

@@ -24,6 +24,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.in
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RoleTransaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -57,15 +59,21 @@ class CudaPlan:
     transaction: RoleTransaction | None = None
     # The change of the file that sets PATH, with `path`, `state` and `content`.
     profile: dict[str, str] | None = None
-    # Files to observe before the plan is complete.
-    unseen: list[str] = dataclasses.field(default_factory=list)
     # Directories of toolkits that have not passed verification.
     untried: list[str] = dataclasses.field(default_factory=list)
 
     reasons: list[str] = dataclasses.field(default_factory=list)
     warnings: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
+    # What the role does, and whether it does anything.
+    steps: list[Step] = dataclasses.field(default_factory=list)
     acts: bool = False
+
+
+def files(request: CudaRequest) -> list[str]:
+    """Return the paths that the plan depends on: those of the compilers."""
+    directories = [f"/usr/local/cuda-{version}" for version in request.versions]
+    return [f"{directory}/bin/nvcc" for directory in [*directories, request.path]]
 
 
 def plan(
@@ -89,10 +97,20 @@ def plan(
         _environment(result, host, request)
         _driver(result, host, request, branches)
     _untried(result, host)
-    result.acts = bool(result.transaction or result.profile or result.untried)
+    result.steps = _steps(result)
+    result.acts = bool(result.steps)
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
     return result
+
+
+def _steps(result: CudaPlan) -> list[Step]:
+    profile_file = result.profile and [steps.written(PROFILE_FILE, result.profile["content"] or None)]
+    return [
+        *(result.transaction.steps() if result.transaction else []),
+        *(profile_file or []),
+        *steps.listed("verification", "verify the toolkits in {}", result.untried),
+    ]
 
 
 # --- sources --------------------------------------------------------------------------------------------------------
@@ -117,15 +135,11 @@ def _preinstalled(
     result.reasons.append(f"the toolkit in {request.path} is used")
     result.default = request.path
     nvcc = f"{request.path}/bin/nvcc"
-    if request.environment and _profile(host, request.path) is not None:
-        seen = host["files"].get(nvcc)
-        if seen is None:
-            result.unseen.append(nvcc)
-        elif not seen["exists"]:
-            result.problems.append(
-                f"cuda_toolkit_source=preinstalled requires {nvcc}, which does not exist. Set cuda_toolkit_path to the "
-                "toolkit's directory, or set another cuda_toolkit_source."
-            )
+    if request.environment and _profile(host, request.path) is not None and not host["files"][nvcc]["exists"]:
+        result.problems.append(
+            f"cuda_toolkit_source=preinstalled requires {nvcc}, which does not exist. Set cuda_toolkit_path to the "
+            "toolkit's directory, or set another cuda_toolkit_source."
+        )
 
 
 def _distribution(
@@ -202,10 +216,7 @@ def _nvidia(
         if is_installed(host, package):
             result.reasons.append(f"CUDA {version}: {package} is installed")
             continue
-        seen = host["files"].get(f"{directory}/bin/nvcc")
-        if seen is None:
-            result.unseen.append(f"{directory}/bin/nvcc")
-        if seen is not None and seen["exists"]:
+        if host["files"][f"{directory}/bin/nvcc"]["exists"]:
             result.reasons.append(f"CUDA {version}: the existing toolkit in {directory} is kept")
         else:
             work.install.append(package)

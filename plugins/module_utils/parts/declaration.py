@@ -55,6 +55,10 @@ class Declaration:
     reports: bool = False
     # Whether tasks of playbook `site` apply the plan, playbooks/tasks/parts/<name>.yml, instead of a role.
     is_step: bool = False
+    # Whether only its role plans it, and playbook `site` does not contain it.
+    is_alone: bool = False
+    # Returns further paths that the plan must observe, which depend on the variables of the role.
+    files: Callable[[Mapping[str, Any]], list[str]] | None = None
     # Whether the removal comes before those of all other parts.
     removed_first: bool = False
     owns: Owns = Owns()

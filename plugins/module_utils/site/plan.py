@@ -21,7 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import hol
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, Values
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import BY_NAME, PARTS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import BY_NAME
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def plan(context: Context, parts: Collection[str]) -> dict[str, Part]:
     """Return the plans of the selected parts by name, in the order in which they act."""
     found: dict[str, Part] = {}
-    for name in (name for name in PARTS if name in parts):
+    for name in (name for name in BY_NAME if name in parts):
         planner = BY_NAME[name].plan
         if name in context.unanswered:
             found[name] = _unanswered(planner, context, found, context.unanswered[name])

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.part import PART as CUDA_TOOLKIT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.part import PART as CONTAINER_ENGINE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi.part import PART as GAUDI_DRIVER
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import request as kubernetes_request
@@ -35,26 +35,27 @@ DECLARATIONS: tuple[Declaration, ...] = (
     DRIVER_VOLUME,
     CONTAINER_PROOF,
     VERIFY,
+    CUDA_TOOLKIT,
 )
 BY_NAME = {one.name: one for one in DECLARATIONS}
-PARTS = tuple(BY_NAME)
+# The parts of playbook `site`.
+PARTS = tuple(one.name for one in DECLARATIONS if not one.is_alone)
 # The dataclass of each role's variables. The roles around those of the parts are no parts of playbook `site`.
 REQUESTS: dict[str, type] = {
     "observe": observe_request.ObserveRequest,
     **{one.name: one.request for one in DECLARATIONS if one.request},
-    "cuda_toolkit": cuda_request.CudaRequest,
     "gpu_slurm_node": slurm_request.SlurmNodeRequest,
     "gpu_kubernetes_node": kubernetes_request.KubernetesNodeRequest,
     "gpu_kubernetes_cluster": kubernetes_request.KubernetesClusterRequest,
 }
 # The variables that the roles set for playbooks.
-_OTHER_OUTPUTS = ("cuda_toolkit_report", "gpu_slurm_node_report", "gpu_kubernetes_node_report")
+_OTHER_OUTPUTS = ("gpu_slurm_node_report", "gpu_kubernetes_node_report")
 OUTPUTS = frozenset({*(f"{one.name}_report" for one in DECLARATIONS if one.reports), *_OTHER_OUTPUTS})
 
 
 def removal_order() -> list[str]:
     """Return the parts in the order of their removals."""
-    return sorted(PARTS, key=lambda name: not BY_NAME[name].removed_first)
+    return sorted(BY_NAME, key=lambda name: not BY_NAME[name].removed_first)
 
 
 def order() -> list[dict[str, Any]]:
@@ -62,9 +63,15 @@ def order() -> list[dict[str, Any]]:
 
     `role`: whether a role applies the plan. `removal`: whether this is the turn of a removal that comes first.
     """
-    acting = [one for one in DECLARATIONS if one.request or one.is_step]
+    acting = [one for one in DECLARATIONS if (one.request or one.is_step) and not one.is_alone]
     turns = [(one, True) for one in acting if one.removed_first] + [(one, False) for one in acting]
     return [{"part": one.name, "role": not one.is_step, "removal": removal} for one, removal in turns]
+
+
+def files(parts: Collection[str], values: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the further paths that the plans of these parts must observe. `values`: the user's variables by role."""
+    readers = {name: BY_NAME[name].files for name in parts}
+    return [path for name, read in readers.items() if read for path in read(values[name])]
 
 
 def owned(parts: Collection[str]) -> Owns:

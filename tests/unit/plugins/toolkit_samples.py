@@ -12,8 +12,8 @@ from pathlib import Path
 
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.filter import cuda_internal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as cuda_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
@@ -22,16 +22,22 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packa
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
 
-VARS = yaml.safe_load((Path(__file__).resolve().parents[3] / "roles/cuda_toolkit/vars/main.yml").read_text())
-DISTRIBUTIONS = VARS["__cuda_toolkit_distributions"]
-BRANCHES = VARS["__cuda_toolkit_branches"]
+VARS = yaml.safe_load((Path(__file__).resolve().parents[3] / "roles/cuda_toolkit/vars/platforms.yml").read_text())
+PLATFORMS = VARS["__cuda_toolkit_platforms"]
+DISTRIBUTIONS, BRANCHES = PLATFORMS["distributions"], PLATFORMS["branches"]
 URL = "https://developer.download.nvidia.com/compute/cuda/repos"
 KEY = "EB693B3035CD5710E231E123A4B469963BF863CC"
 
 
 def resolve(seen: dict[str, t.Any], **request: t.Any) -> dict[str, t.Any]:
     """Return the plan for a host, with the role's data."""
-    return cuda_internal.plan(seen, request, DISTRIBUTIONS, BRANCHES)
+    try:
+        wanted = cuda_request.read(request)
+    except VariableError as error:
+        return plain(cuda_plan.CudaPlan(problems=[str(error)]))
+    for path in cuda_plan.files(wanted):
+        seen["files"].setdefault(path, {"exists": False, "content": None})
+    return plain(cuda_plan.plan(seen, wanted, DISTRIBUTIONS, BRANCHES))
 
 
 def nvidia(seen: dict[str, t.Any], *versions: str, **more: t.Any) -> dict[str, t.Any]:

@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import toolkit_removal
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import add, bare, nvidia
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import DISTRIBUTIONS, add, bare, nvidia
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/cuda_toolkit"
 VARS = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
@@ -86,9 +87,10 @@ def test_the_module_receives_every_option_of_the_plan(tmp_path: Path) -> None:
     done = run(tmp_path, ["install.yml"], {"changed": True}, __cuda_toolkit_plan=plan, gpufleet_host={})
     assert done.returncode == 0, done.stdout + done.stderr
     options, _verified = json.loads((tmp_path / "options.json").read_text())
-    assert plan["transaction"] == {name: options[name] for name in plan["transaction"]}
+    transaction = {name: value for name, value in plan["transaction"].items() if value or name in options}
+    assert transaction == {name: options[name] for name in transaction}
     fixed = {"record": "cuda_toolkit", "may_upgrade": True, "lock_timeout": VARS["__cuda_toolkit_lock_timeout"]}
-    assert options == {**plan["transaction"], **fixed, "download_timeout": 99}
+    assert options == {**transaction, **fixed, "download_timeout": 99}
 
 
 @pytest.mark.parametrize("works", [True, False])
@@ -134,7 +136,8 @@ def test_a_removal_removes_the_toolkits_and_reports_what_it_kept(
     add(host, owned.TOOLKIT_RECORD, {"packages": recorded})
     host["files"].update(files(tmp_path, "cuda_toolkit_verified"))
     (tmp_path / "cuda_toolkit_verified").touch()
-    done = run(tmp_path, ["absent.yml"], result, gpufleet_host={**host, "uid": 0})
+    removal = toolkit_removal.plan({**host, "uid": 0}, DISTRIBUTIONS)
+    done = run(tmp_path, ["absent.yml"], result, gpufleet_host=host, gpufleet_plan={"cuda_toolkit": removal})
     assert done.returncode == 0, done.stdout + done.stderr
     options, was_verified = json.loads((tmp_path / "options.json").read_text())
     # The file would keep the directory of the record.

@@ -9,7 +9,8 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.plan import PROFILE_FILE, profile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.plan import PROFILE_FILE, files, profile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
@@ -18,7 +19,6 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
     T4,
     V100,
     add_package,
-    host,
     remove_package,
 )
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import (
@@ -195,9 +195,10 @@ def test_a_version_that_is_listed_twice_is_installed_once() -> None:
     assert work(nvidia(bare(), "12.6", "13.0", "12.6"))["install"] == ["cuda-toolkit-12-6", "cuda-toolkit-13-0"]
 
 
-def test_unknown_files_are_requested() -> None:
-    assert nvidia(host("debian-12"), "12.6")["unseen"] == ["/usr/local/cuda-12.6/bin/nvcc"]
-    assert nvidia(host("debian-12", packages={"cuda-toolkit-12-6": "1"}), "12.6")["unseen"] == []
+def test_the_observation_reads_the_compilers_of_all_requested_toolkits() -> None:
+    request = cuda_request.read({"versions": ["12.6", "13.0"], "path": "/opt/cuda/"})
+    directories = ["/usr/local/cuda-12.6", "/usr/local/cuda-13.0", "/opt/cuda"]
+    assert files(request) == [f"{directory}/bin/nvcc" for directory in directories]
 
 
 @pytest.mark.parametrize(
@@ -441,7 +442,6 @@ def test_a_preinstalled_toolkit_is_added_to_path_and_removed() -> None:
 
 
 def test_a_missing_preinstalled_toolkit_is_an_error() -> None:
-    assert resolve(bare(), source="preinstalled")["unseen"] == ["/usr/local/cuda/bin/nvcc"]
     there = bare()
     there["files"]["/usr/local/cuda/bin/nvcc"] = {"exists": False, "content": None}
     assert (
@@ -598,4 +598,4 @@ def test_invalid_values_are_named(more: dict[str, t.Any], words: str) -> None:
     plan = resolve(bare(), **{"source": "nvidia", "versions": ["12.6"], **more})
     (problem,) = plan["problems"]
     assert words in problem
-    assert (plan["acts"], plan["transaction"], plan["unseen"]) == (False, None, [])
+    assert (plan["acts"], plan["transaction"], plan["steps"]) == (False, None, [])

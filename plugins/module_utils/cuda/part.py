@@ -1,0 +1,77 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Part cuda_toolkit: CUDA toolkits. Only its role plans it, because hosts that run containers need none."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as cuda_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import toolkit_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
+    Context,
+    Part,
+    of_steps,
+    package_removal,
+)
+
+_ROLE = "cuda_toolkit"
+_FILES = (owned.TOOLKIT_VERIFIED, owned.TOOLKIT_PROFILE)
+
+
+def plan(context: Context, _parts: Mapping[str, Part]) -> Part:
+    """Return the plan of the part."""
+    host, request = context.host, cuda_request.read(context.values[_ROLE])
+    data = context.platforms[_ROLE]
+    if request.state == "absent":
+        return _removal(context, toolkit_removal.plan(host, data["distributions"]))
+    result = cuda_plan.plan(host, request, data["distributions"], data["branches"])
+    return of_steps(
+        result.steps,
+        plan=plain(result),
+        reasons=result.reasons,
+        errors=result.problems,
+        has_secrets=bool(request.repository_password or request.proxy_password),
+    )
+
+
+def _removal(context: Context, gone: Mapping[str, list[str]]) -> Part:
+    has_record = observed_files.exists(context.host, owned.TOOLKIT_RECORD)
+    recorded = ["repository that this role recorded"] if has_record else []
+    files = [path for path in _FILES if observed_files.exists(context.host, path)]
+    part = of_steps(
+        [
+            *steps.listed(steps.PACKAGES, "remove {}", gone["remove"]),
+            *steps.listed(steps.PACKAGES, "remove the {}", recorded),
+            *(steps.written(path, None) for path in files),
+        ],
+        plan=dict(gone),
+        errors=gone["problems"],
+        removal=package_removal(_ROLE, gone["remove"], exists=has_record, keep=gone["keep"]),
+    )
+    return dataclasses.replace(part, removes=True)
+
+
+def _files(values: Mapping[str, Any]) -> list[str]:
+    return cuda_plan.files(cuda_request.read(values))
+
+
+PART = Declaration(
+    name=_ROLE,
+    vendor="nvidia",
+    plan=plan,
+    request=cuda_request.CudaRequest,
+    read=cuda_request.read,
+    platforms="__cuda_toolkit_platforms",
+    reports=True,
+    is_alone=True,
+    files=_files,
+)
