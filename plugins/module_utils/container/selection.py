@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import runs, sets
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import consecutive, sets
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder, holders_of
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.named_gpu import find_unit, refuse_lost
@@ -53,14 +53,14 @@ def select_units(
         sets.refuse_count(request.count, inventory)
         free, load = _free_units(request.count, inventory, accepted, holders, exclusive)
         if inventory.runs is not None:
-            return runs.choose(request.count, free, inventory.runs, current=frozenset(current), load=load)
+            return consecutive.choose(request.count, free, inventory.runs, current=frozenset(current), load=load)
         candidates = sets.candidates(free, request.count, inventory)
         return _best_set(free, request.count, frozenset(current), load, topology, allowed=candidates)
     units = _named_units(request, inventory, accepted) if request.selectors else _all_units(inventory, accepted)
     sets.refuse_set(units, inventory)
     if exclusive:
         _refuse_held(units, holders)
-    runs.refuse_gaps(units, inventory, _not_blocked(inventory, holders, exclusive))
+    consecutive.refuse_gaps(units, inventory, _not_blocked(inventory, holders, exclusive))
     return units
 
 
