@@ -55,20 +55,31 @@ def ask(inventory: str, module: str) -> dict[str, dict]:
         return {path.name: json.loads(path.read_text()) for path in Path(tree).iterdir()}
 
 
-def row(host: str, gpu: dict, observed: dict, changed: int | None) -> dict[str, str]:
-    """Return the table row of a host."""
-    gpus = gpu.get("nvidia_gpus") or []
-    names = sorted({item.get("name") or "?" for item in gpus})
-    listed = gpus or [item for item in gpu.get("nvidia_pci_devices") or [] if item.get("kind") == "gpu"]
+def models(devices: list[dict]) -> str:
+    """Return how many devices a host has of each model. Partitions of a divided GPU follow the whole ones."""
+    whole = [item for item in devices if item["partition"]["id"] is None]
+    names = ", ".join(sorted({item["model"] or "?" for item in devices}))
+    partitions = len(devices) - len(whole)
+    parts = [f"{len(whole)} x {names}"] if whole else []
+    if partitions:
+        parts.append(f"{partitions} partitions" if whole else f"{partitions} partitions of {names}")
+    return ", ".join(parts) or "0"
+
+
+def row(host: str, facts: dict, observed: dict, changed: int | None) -> dict[str, str]:
+    """Return the table row of a host. `facts`: those of accelerator_facts."""
+    vendors = facts.get("accelerator_vendors") or {}
+    found = {name: one for name, one in vendors.items() if one["state"] != "no_hardware"}
+    devices = facts.get("accelerators") or []
     platform = observed.get("os") or {}
     engines = [(name, (observed.get("engines") or {}).get(name)) for name in ("docker", "podman")]
     engine = ", ".join(f"{name} {item['version']}" for name, item in engines if item and item.get("version")) or "none"
     return {
         "host": host,
         "os": " ".join(str(platform.get(key)) for key in ("id", "version") if platform.get(key)) or "?",
-        "gpus": f"{len(listed)} x {', '.join(names)}" if names else str(len(listed)),
-        "driver": (gpu.get("nvidia_driver") or {}).get("version") or "none",
-        "state": gpu.get("nvidia_gpu_state") or "unreachable",
+        "gpus": "; ".join(models([one for one in devices if one["vendor"] == name]) for name in found) or "0",
+        "driver": ", ".join(one["driver_version"] for one in found.values() if one["driver_version"]) or "none",
+        "state": ", ".join(one["state"] for one in found.values()) or ("no_hardware" if vendors else "unreachable"),
         "engine": engine,
         "changed": "?" if changed is None else str(changed),
     }
@@ -120,6 +131,18 @@ def containers(host: str, uuids: list[str]) -> list[tuple[str, str, bool]]:
     return found
 
 
+def amd_containers(host: str, devices: list[dict]) -> list[tuple[str, str, bool]]:
+    """Start a container with the last GPU or partition of AMD, through CDI. The results are those of `containers`."""
+    if not devices or docker(host, "info", "--format", "{{json .CDISpecDirs}}")[1] in ("null", "[]", ""):
+        return []
+    device = devices[-1]
+    option = f"gpufleet-amd/gpu={device['stable_id'].replace('/', '-')}"
+    status, output = docker(host, "run", "--rm", "--device", option, IMAGE, "ls", "/dev/dri")
+    nodes = [node["path"] for node in device["nodes"] if node["path"].startswith("/dev/dri/")]
+    is_right = not status and sorted(f"/dev/dri/{name}" for name in output.split()) == sorted(nodes)
+    return [(f"docker run --device {option}", ", ".join(output.splitlines()), is_right)]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--inventory", default="tests/sandbox/inventory.yml")
@@ -135,28 +158,27 @@ def main() -> int:
         return status
     status, recap = play("-i", inventory, "playbooks/site.yml")
 
-    gpu = ask(inventory, "gpufleet.hosts.nvidia_gpu_facts")
+    read = ask(inventory, "gpufleet.hosts.accelerator_facts")
+    facts = {host: result.get("ansible_facts", {}) for host, result in read.items()}
     seen = ask(inventory, "gpufleet.hosts.gpu_host_info")
     rows = [
-        row(
-            host,
-            gpu[host].get("ansible_facts", {}),
-            seen.get(host, {}).get("host", {}),
-            recap.get(host, {}).get("changed"),
-        )
-        for host in sorted(gpu)
+        row(host, facts[host], seen.get(host, {}).get("host", {}), recap.get(host, {}).get("changed"))
+        for host in sorted(facts)
     ]
     if rows:
         print(f"\nThe fleet after {time.monotonic() - started:.0f} s:\n\n{table(rows)}\n")
         for item in rows:
-            uuids = [one["uuid"] for one in gpu[item["host"]].get("ansible_facts", {}).get("nvidia_gpus") or []]
-            for request, seen_gpus, is_right in containers(item["host"], uuids) if uuids else []:
+            devices = [one for one in facts[item["host"]].get("accelerators") or [] if one["index"] is not None]
+            uuids = [one["stable_id"] for one in devices if one["vendor"] == "nvidia"]
+            started_containers = containers(item["host"], uuids) if uuids else []
+            started_containers += amd_containers(item["host"], [one for one in devices if one["vendor"] == "amd"])
+            for request, seen_gpus, is_right in started_containers:
                 print(f"{item['host']}: {request} sees {seen_gpus}{'' if is_right else ', which is wrong'}")
                 status = status or int(not is_right)
         print()
         example = next((item["host"] for item in rows if item["state"] == "ready"), rows[0]["host"])
         print(f"Open a shell on a host: docker exec -it {example} bash")
-        print(f"Show its GPU facts:     .venv/bin/ansible {example} -i {inventory} -m gpufleet.hosts.nvidia_gpu_facts")
+        print(f"Show its GPU facts:     .venv/bin/ansible {example} -i {inventory} -m gpufleet.hosts.accelerator_facts")
         print("Repeat the demo:        make demo   (every host then reports changed=0)")
         print("Remove the hosts:       make sandbox-down   (make clean also removes their images)")
     if status:

@@ -18,6 +18,68 @@ ALL, ONE, TWO, CDI = (
 )
 
 
+def device(vendor: str, model: str, stable_id: str, part: int | None = None, nodes=()) -> dict:
+    return {
+        "vendor": vendor,
+        "model": model,
+        "stable_id": stable_id,
+        "partition": {"id": part},
+        "nodes": [{"path": path} for path in nodes],
+    }
+
+
+def vendor(state: str, version: str | None = None) -> dict:
+    return {"state": state, "driver_version": version}
+
+
+GPUS = [device("nvidia", "NVIDIA A100", f"GPU-{number}") for number in "ab"]
+PARTS = [device("amd", "AMD Instinct MI300X", f"a/{number}", number) for number in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("vendors", "devices", "expected"),
+    [
+        ({}, [], ("0", "none", "unreachable")),
+        ({"nvidia": vendor("no_hardware"), "amd": vendor("no_hardware")}, [], ("0", "none", "no_hardware")),
+        (
+            {"nvidia": vendor("ready", "550.1"), "amd": vendor("no_hardware")},
+            GPUS,
+            ("2 x NVIDIA A100", "550.1", "ready"),
+        ),
+        (
+            {"nvidia": vendor("no_hardware"), "amd": vendor("ready", "6.12.1")},
+            [device("amd", "AMD Instinct MI300X", "b"), *PARTS],
+            ("1 x AMD Instinct MI300X, 8 partitions", "6.12.1", "ready"),
+        ),
+        (
+            {"amd": vendor("ready", "6.12.1")},
+            PARTS,
+            ("8 partitions of AMD Instinct MI300X", "6.12.1", "ready"),
+        ),
+        (
+            {"nvidia": vendor("no_driver"), "amd": vendor("ready", "6.12.1")},
+            [*GPUS[:1], device("amd", "MI210", "b")],
+            ("1 x NVIDIA A100; 1 x MI210", "6.12.1", "no_driver, ready"),
+        ),
+    ],
+)
+def test_the_row_of_a_host_has_the_devices_of_every_vendor(vendors, devices, expected):
+    found = demo.row("host", {"accelerator_vendors": vendors, "accelerators": devices}, {}, 0)
+    assert (found["gpus"], found["driver"], found["state"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("directories", "output", "expected"),
+    [("null", "", []), ('["/etc/cdi"]', "card9\nrenderD136", [True]), ('["/etc/cdi"]', "card9", [False])],
+)
+def test_the_demo_starts_a_container_with_a_partition_of_amd(monkeypatch, directories, output, expected):
+    monkeypatch.setattr(demo, "docker", lambda _host, *words: (0, directories if words[0] == "info" else output))
+    last = device("amd", "MI300X", "a/7", 7, ("/dev/kfd", "/dev/dri/renderD136", "/dev/dri/card9"))
+    found = demo.amd_containers("host", [last])
+    assert [is_right for _request, _seen, is_right in found] == expected
+    assert all(request == "docker run --device gpufleet-amd/gpu=a-7" for request, _seen, _right in found)
+
+
 @pytest.mark.parametrize(
     ("runtimes", "cdi", "uuids", "requests"),
     [
