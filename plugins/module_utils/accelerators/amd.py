@@ -139,7 +139,7 @@ class _AmdReader:
     def _reason_to_skip(self, function: dict, model: str | None) -> str | None:
         driver = function["kernel_driver"]
         if pci.is_for_guests(function):
-            return f"reserved for virtual machines (kernel driver {driver})"
+            return pci.guest_reason(function)
         if driver == DRIVER:
             if not self.kfd.loaded:
                 return "the kernel has no compute driver (KFD), so the GPU cannot compute"

@@ -57,14 +57,7 @@ def read(tree: sysfs.SysfsTree, functions: list[dict], kernel: str | None) -> Ac
     """Return Gaudi's devices. `functions`: from hardware/pci.py. `kernel`: the release of the running kernel."""
     found = [one for one in accelerators.pick(functions) if one["vendor_id"] == VENDOR_ID]
     usable = [one for one in found if not pci.is_for_guests(one)]
-    skipped = [
-        {
-            "pci_address": one["address"],
-            "reason": f"reserved for virtual machines (kernel driver {one['kernel_driver']})",
-        }
-        for one in found
-        if pci.is_for_guests(one)
-    ]
+    skipped = pci.of_guests(found)
     host = _host(tree, usable, kernel)
     places = _places(tree) if usable else {}
     devices = [_device(tree, one, places.get(one["address"]), host) for one in usable]

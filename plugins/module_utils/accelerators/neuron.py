@@ -46,14 +46,7 @@ def read(
     reader = _NeuronReader(tree, [one for one in found if not pci.is_for_guests(one)])
     devices = reader.chips(sources or neuron_map.real_sources(tree))
     others = reader.without_chip()
-    skipped = reader.skipped + [
-        {
-            "pci_address": one["address"],
-            "reason": f"reserved for virtual machines (kernel driver {one['kernel_driver']})",
-        }
-        for one in found
-        if pci.is_for_guests(one)
-    ]
+    skipped = reader.skipped + pci.of_guests(found)
     state, reason = neuron_state.decide(
         devices,
         others,

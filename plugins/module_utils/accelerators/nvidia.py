@@ -157,19 +157,11 @@ def _only_on_pci(
     """Return the GPUs that NVML does not show, and those that are not counted."""
     known = {gpu["pci_bus_id"] for gpu in facts["nvidia_gpus"]}
     functions = [one for one in facts["nvidia_pci_devices"] if one["kind"] == "gpu" and one["address"] not in known]
-    state, devices, skipped = facts["nvidia_gpu_state"], [], []
-    guests = [one for one in functions if pci.is_for_guests(one)]
-    skipped += [
-        {
-            "pci_address": one["address"],
-            "reason": f"reserved for virtual machines (kernel driver {one['kernel_driver']})",
-        }
-        for one in guests
-    ]
+    state, devices, skipped = facts["nvidia_gpu_state"], [], pci.of_guests(functions)
     # The files of a driver that hangs are not read. Without its address, a GPU of NVML could be any of the functions.
     if None in known:
         return devices, skipped
-    functions = [one for one in functions if one not in guests]
+    functions = [one for one in functions if not pci.is_for_guests(one)]
     excluded = []
     if state == schema.READY:
         excluded = host_driver.excluded_gpus(tree.root, [one["address"] for one in functions])

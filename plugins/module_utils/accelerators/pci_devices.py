@@ -22,14 +22,7 @@ def read(
     title, modules = _VENDORS[vendor]
     found = [one for one in accelerators.pick(functions) if one["vendor"] == vendor]
     usable = [one for one in found if not pci.is_for_guests(one)]
-    skipped = [
-        {
-            "pci_address": one["address"],
-            "reason": f"reserved for virtual machines (kernel driver {one['kernel_driver']})",
-        }
-        for one in found
-        if pci.is_for_guests(one)
-    ]
+    skipped = pci.of_guests(found)
     devices = [_device(vendor, one) for one in usable]
     bound = [one["address"] for one in usable if _module(one) is not None]
     installed = [name for name in modules if kernel and accelerators.has_module(root, kernel, name)]

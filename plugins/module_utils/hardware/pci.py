@@ -34,6 +34,17 @@ def is_for_guests(function: dict) -> bool:
     return function["kernel_driver"] in _GUEST_DRIVERS
 
 
+def guest_reason(function: dict) -> str:
+    """Return why a function that is reserved for virtual machines is not used on this host."""
+    return f"reserved for virtual machines (kernel driver {function['kernel_driver']})"
+
+
+def of_guests(functions: list[dict]) -> list[dict]:
+    """Return the functions that are reserved for virtual machines, as facts list what they skip."""
+    guests = [one for one in functions if is_for_guests(one)]
+    return [{"pci_address": one["address"], "reason": guest_reason(one)} for one in guests]
+
+
 def kernel_address(address: str | None) -> str | None:
     """Return an address in the kernel's format: lower case, with a domain of at least four digits.
 
