@@ -9,9 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import variables as repository_variables
 
 # A list from the command line may contain an empty element, as in 12.6,
@@ -38,9 +36,6 @@ class CudaRequest(repository_variables.RepositoryVariables):
 
 def read(values: Mapping[str, Any]) -> CudaRequest:
     """Return the request with the user's values, converted and checked."""
-    request = variables.read(CudaRequest, "cuda_toolkit", values)
-    wrong_login = repository_access.problem("cuda_toolkit", vars(request))
-    if wrong_login:
-        raise VariableError(wrong_login)
+    request = repository_variables.read(CudaRequest, "cuda_toolkit", values)
     versions = list(dict.fromkeys(version for version in request.versions if version))
     return dataclasses.replace(request, versions=versions, path=request.path.rstrip("/") or "/")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import variables as repository_variables
 
 if TYPE_CHECKING:
@@ -64,10 +63,7 @@ class DriverRequest(repository_variables.RepositoryVariables):
 
 def read(values: Mapping[str, Any]) -> DriverRequest:
     """Return the request with the user's values, converted and checked."""
-    request = variables.read(DriverRequest, "nvidia_driver", values)
-    wrong_login = repository_access.problem("nvidia_driver", vars(request))
-    if wrong_login:
-        raise VariableError(wrong_login)
+    request = repository_variables.read(DriverRequest, "nvidia_driver", values)
     for module, options in request.module_options.items():
         _check_options(module, options)
     # The role always installs component compute.

@@ -9,10 +9,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import variables as repository_variables
 
 _VERSION = r"\d+(\.\d+)*"
@@ -49,10 +47,7 @@ class EngineRequest(repository_variables.RepositoryVariables):
 
 def read(values: Mapping[str, Any]) -> EngineRequest:
     """Return the request with the user's values, converted and checked."""
-    request = variables.read(EngineRequest, "container_engine", values)
-    wrong_login = repository_access.problem("container_engine", vars(request))
-    if wrong_login:
-        raise VariableError(wrong_login)
+    request = repository_variables.read(EngineRequest, "container_engine", values)
     for key in request.docker_options:
         if not isinstance(key, str):
             raise VariableError(

@@ -9,10 +9,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_apply
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import variables as repository_variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.request import KIND
 
@@ -49,8 +47,4 @@ class GaudiDriverRequest(repository_variables.RepositoryVariables):
 
 def read(values: Mapping[str, Any]) -> GaudiDriverRequest:
     """Return the request with the user's values, converted and checked."""
-    request = variables.read(GaudiDriverRequest, ROLE, values)
-    wrong_login = repository_access.problem(ROLE, vars(request))
-    if wrong_login:
-        raise VariableError(wrong_login)
-    return request
+    return repository_variables.read(GaudiDriverRequest, ROLE, values)

@@ -9,8 +9,12 @@ The requests of roles nvidia_driver, container_engine, nvidia_container_toolkit 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access
 
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::\d{1,5})?"
 # These characters would end the value in the package manager's configuration file.
@@ -39,3 +43,15 @@ class RepositoryVariables:
         sample="EB693B3035CD5710E231E123A4B469963BF863CC (the full fingerprint, 40 or 64 hexadecimal digits) or "
         "sha256:0123... (the digest of the key file, 64 hexadecimal digits)",
     )
+
+
+_Request = TypeVar("_Request", bound=RepositoryVariables)
+
+
+def read(kind: type[_Request], role: str, values: Mapping[str, Any]) -> _Request:
+    """Return the request of a role with the user's values, converted and checked."""
+    request = variables.read(kind, role, values)
+    wrong_login = access.problem(role, vars(request))
+    if wrong_login:
+        raise VariableError(wrong_login)
+    return request

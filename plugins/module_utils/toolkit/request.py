@@ -9,9 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import variables as repository_variables
 
 _VERSION = r"\d+(\.\d+)*"
@@ -49,8 +47,4 @@ class ToolkitRequest(repository_variables.RepositoryVariables):
 
 def read(values: Mapping[str, Any]) -> ToolkitRequest:
     """Return the request with the user's values, converted and checked."""
-    request = variables.read(ToolkitRequest, "nvidia_container_toolkit", values)
-    wrong_login = repository_access.problem("nvidia_container_toolkit", vars(request))
-    if wrong_login:
-        raise VariableError(wrong_login)
-    return request
+    return repository_variables.read(ToolkitRequest, "nvidia_container_toolkit", values)

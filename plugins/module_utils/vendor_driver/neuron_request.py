@@ -9,10 +9,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_apply
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import variables as repository_variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.request import KIND
 
@@ -44,10 +42,7 @@ class NeuronDriverRequest(repository_variables.RepositoryVariables):
 
 def read(values: Mapping[str, Any]) -> NeuronDriverRequest:
     """Return the request with the user's values, converted and checked."""
-    request = variables.read(NeuronDriverRequest, ROLE, values)
-    wrong_login = repository_access.problem(ROLE, vars(request))
-    if wrong_login:
-        raise VariableError(wrong_login)
+    request = repository_variables.read(NeuronDriverRequest, ROLE, values)
     if request.release and request.version:
         raise VariableError(
             f"{ROLE}_release is {request.release} and {ROLE}_version is {request.version}. A release of the SDK "
