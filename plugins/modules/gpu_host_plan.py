@@ -22,19 +22,11 @@ description:
 options:
   parts:
     description:
-      - The parts to plan, which are roles of this collection, the driver volume, the proof that containers see the
-        GPUs, and the check that the GPUs are ready.
+      - The parts to plan, each the name of a role of this collection, V(driver_volume), V(container_proof) (containers
+        see the GPUs) or V(verify) (the GPUs are ready).
       - Without parts, the task only observes the host.
     type: list
     elements: str
-    choices:
-      - nvidia_driver
-      - nvidia_persistenced
-      - container_engine
-      - nvidia_container_toolkit
-      - driver_volume
-      - container_proof
-      - verify
     default: []
   requires_root:
     description: Fail unless the task runs as root.
