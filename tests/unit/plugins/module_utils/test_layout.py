@@ -211,6 +211,12 @@ def test_no_function_is_too_long():
     assert len(functions) > 1000
 
 
+def test_nothing_writes_into_the_dict_of_another_object():
+    """What a function decides, it returns."""
+    texts = {str(path.relative_to(PLUGINS)): path.read_text(encoding="utf-8") for path in PLUGINS.rglob("*.py")}
+    assert [name for name, text in texts.items() if re.search(r"__dict__(\.update|\[[^]]*\] =)", text)] == []
+
+
 def public_classes() -> dict[str, list[str]]:
     """Return the files that define each public class."""
     found: dict[str, list[str]] = {}
