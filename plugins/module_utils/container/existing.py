@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection, node_groups
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignment import (
@@ -25,6 +25,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Image, Podman, environment
+
+# Podman turns its word for the groups of the user into this annotation of crun.
+_KEPT_GROUPS = "run.oci.keep_original_groups"
 
 
 class ExistingContainer:
@@ -222,7 +225,15 @@ class ExistingContainer:
         The container perhaps opens its nodes in another way. Its next recreation adds the groups. Podman's module
         cannot ignore a difference, so it gets no groups.
         """
-        present = {str(group) for group in (self._inspected.get("HostConfig") or {}).get("GroupAdd") or ()}
+        host = self._inspected.get("HostConfig") or {}
+        present = {str(group) for group in host.get("GroupAdd") or ()}
+        # Podman does not list its word for the groups of the user among the groups.
+        annotations = {
+            **((self._inspected.get("Config") or {}).get("Annotations") or {}),
+            **(host.get("Annotations") or {}),
+        }
+        if annotations.get(_KEPT_GROUPS) == "1":
+            present.add(node_groups.KEEP_GROUPS)
         missing = {str(gid) for gid in access.groups} - present
         if not missing:
             return options

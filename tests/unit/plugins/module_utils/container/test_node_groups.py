@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import platform
+from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import node_groups
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import existing, node_groups
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Image
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import Engine, podman
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.container.test_planner import Case, given_gpu
@@ -95,3 +97,19 @@ def test_a_container_that_has_no_such_group_is_not_recreated_for_it(case):
     # Docker's module ignores the difference, and a container that it recreates for another reason gets the group.
     assert plan["module_args"]["comparisons"] == {"groups": "ignore"}
     assert plan["module_args"]["groups"]
+
+
+@pytest.mark.parametrize(
+    ("inspected", "expected"),
+    [
+        ({"HostConfig": {"GroupAdd": [], "Annotations": {"run.oci.keep_original_groups": "1"}}}, ["keep-groups"]),
+        ({"Config": {"Annotations": {"run.oci.keep_original_groups": "1"}}, "HostConfig": {}}, ["keep-groups"]),
+        # A container without groups perhaps opens its nodes in another way, and is not recreated for them.
+        ({"HostConfig": {"GroupAdd": [], "Annotations": None}}, None),
+        ({"HostConfig": {"Annotations": {"run.oci.keep_original_groups": "0"}}}, None),
+    ],
+)
+def test_a_container_with_the_groups_of_its_user_keeps_them(inspected, expected):
+    container = existing.ExistingContainer(inspected, SimpleNamespace(name="podman"), None, {})
+    options = container.keep_groups({"name": "ct", "group_add": ["keep-groups"]}, Access(groups=("keep-groups",)))
+    assert options.get("group_add") == expected
