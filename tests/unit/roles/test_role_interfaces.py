@@ -97,10 +97,3 @@ class TestTable:
         for name, (rule, _default) in variables.table(TABLES[role]).items():
             if rule.minimum is not None:
                 assert f"V({rule.minimum})" in str(options[f"{role}_{name}"]["description"]), name
-
-
-# For the other roles, the action plugin of gpu_host_plan reads the variables.
-@pytest.mark.parametrize("role", ["cuda_toolkit"])
-def test_the_request_has_every_variable_of_the_table(role):
-    request = load(ROOT / role / "vars/main.yml")[f"__{role}_request"]
-    assert request == {name: f"{{{{ {role}_{name} }}}}" for name in variables.table(TABLES[role])}
