@@ -129,8 +129,7 @@ def test_a_step_that_keeps_something_unknown_is_an_error(step: steps.Step, error
 def test_an_unknown_part_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = Declaration(name="nvidia_dcgm", plan=lambda _context, _parts: Part())
     monkeypatch.setitem(registry.BY_NAME, unknown.name, unknown)
-    for place in registry, site_plan:
-        monkeypatch.setattr(place, "PARTS", tuple(registry.BY_NAME))
+    monkeypatch.setattr(registry, "PARTS", (*registry.PARTS, unknown.name))
     with pytest.raises(UnknownKind, match="nvidia_dcgm"):
         listed()
 
