@@ -231,6 +231,18 @@ EXAMPLES = r"""
   retries: 250
   delay: 1
 
+- name: Resume the node if the jobs did not end in time
+  gpufleet.hosts.gpu_workload:
+    verb: abort
+    adapter: slurm
+  when: drain.expired
+
+- name: Resume the node after the maintenance
+  gpufleet.hosts.gpu_workload:
+    verb: end
+    adapter: slurm
+  when: drain.ready
+
 - name: Cordon a node of Kubernetes and evict its pods
   gpufleet.hosts.gpu_workload:
     verb: begin
@@ -255,16 +267,24 @@ EXAMPLES = r"""
   retries: 65
   delay: 1
 
-- name: Resume the node if the jobs did not end in time
+- name: Uncordon the node if its pods did not end in time
   gpufleet.hosts.gpu_workload:
     verb: abort
-    adapter: slurm
+    adapter: kubernetes
+    kubernetes:
+      node: "{{ inventory_hostname }}"
+  delegate_to: localhost
+  become: false
   when: drain.expired
 
-- name: Resume the node after the maintenance
+- name: Uncordon the node after the maintenance
   gpufleet.hosts.gpu_workload:
     verb: end
-    adapter: slurm
+    adapter: kubernetes
+    kubernetes:
+      node: "{{ inventory_hostname }}"
+  delegate_to: localhost
+  become: false
   when: drain.ready
 """
 
