@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman, UnavailableEngine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
@@ -61,9 +62,15 @@ class ContainerWorkload:
 
     def start(self, identifiers: tuple[str, ...]) -> list[str]:
         """Start the containers that still exist and do not run."""
+        if identifiers and isinstance(self._engine, UnavailableEngine):
+            names = ", ".join(shown(identifier[:12]) for identifier in identifiers)
+            raise WorkloadError(
+                f"The stopped containers {names} cannot be started again: {self._engine.unavailable_reason()}. Start "
+                f"{self.name}, and run again. If the containers are no longer needed, remove {owned.DRAIN_RECORD}."
+            )
         missing = []
         for identifier in identifiers:
-            known = None if isinstance(self._engine, UnavailableEngine) else self._inspect(identifier)
+            known = self._inspect(identifier)
             if known is None:
                 missing.append(
                     f"Container {shown(identifier[:12])} of {self.name} was stopped and cannot be started again: it no "

@@ -11,6 +11,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapters, engines, options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.containers import ContainerWorkload
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain import WorkloadDrain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.record import WorkloadRecord, WorkloadRecords
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import gpu_hosts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import TRN2, NeuronTree
@@ -219,6 +221,26 @@ def test_containers_start_again_unless_they_run_or_are_gone():
     missing = ContainerWorkload(engine, list, stops=True).start(("a", "b", "gone"))
     assert engine.calls == ["start a"]
     assert ["gone" in sentence for sentence in missing] == [True]
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+@pytest.mark.parametrize("verb", ["end", "abort"])
+def test_a_drain_does_not_end_while_the_engine_of_its_stopped_containers_is_not_running(tmp_path, engine, verb):
+    records = WorkloadRecords(str(tmp_path))
+    records.write(WorkloadRecord("fleet", engine, "update", 0, 60, stopped=("abcdef",)))
+    adapter = ContainerWorkload(UnavailableEngine(engine, f"{engine} is not running"), list, stops=True)
+    with pytest.raises(WorkloadError, match=f"abcdef cannot be started again: {engine} is not running"):
+        getattr(WorkloadDrain(adapter, records, "fleet"), verb)()
+    assert records.read().stopped == ("abcdef",)
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_a_drain_that_stopped_nothing_ends_without_its_engine(tmp_path, engine):
+    records = WorkloadRecords(str(tmp_path))
+    records.write(WorkloadRecord("fleet", engine, "update", 0, 60))
+    adapter = ContainerWorkload(UnavailableEngine(engine, "not running"), list, stops=True)
+    WorkloadDrain(adapter, records, "fleet").end()
+    assert records.read() is None
 
 
 def test_a_container_that_does_not_start_is_named():
