@@ -40,7 +40,7 @@ _RECORD = owned.CONTAINERD_CONFIG_RECORD
 _MARKERS = {CONTAINERD: owned.CONTAINERD_RESTART_MARKER, CRIO: owned.CRIO_RESTART_MARKER}
 # The first CRI-O that applies changed runtimes with a reload: cri-o/cri-o, a3fb007fb1, which is in v1.26.0.
 _RELOADS = "1.26"
-_NEVER = "container_engine_restart_policy is never"
+_POLICY = "container_engine_restart_policy"
 
 
 @dataclasses.dataclass
@@ -87,11 +87,15 @@ class CriPlan:
 
 @dataclasses.dataclass(frozen=True)
 class _CriPolicy:
-    """What the user allows and asks for. `asked` and `by_node`: see `default_runtime.decide`."""
+    """What the user allows and asks for. `asked` and `by_node`: see `default_runtime.decide`.
+
+    `variable`: the one that says `restart`.
+    """
 
     restart: str
-    asked: bool
-    by_node: bool | None
+    variable: str = _POLICY
+    asked: bool = False
+    by_node: bool | None = None
 
     def of(self, former: str | None, runtime: CriRuntime) -> tuple[bool, bool]:
         return default_runtime_of_roles.decide(former, runtime.name, asked=self.asked, by_node=self.by_node)
@@ -104,15 +108,16 @@ def plan(
     *,
     default_runtime: bool,
     restart_policy: str,
+    restart_variable: str = _POLICY,
     by_node: bool | None = None,
 ) -> CriPlan:
     """Return the registration. `engines`: the versions of the engines that are installed or will be.
 
-    `by_node`: see `default_runtime.decide`. Docker's containerd does not need the runtime. Its CRI is only for
-    Kubernetes.
+    `restart_variable`: the name of the variable with `restart_policy`. `by_node`: see `default_runtime.decide`.
+    Docker's containerd does not need the runtime. Its CRI is only for Kubernetes.
     """
     result = CriPlan()
-    policy = _CriPolicy(restart_policy, default_runtime, by_node)
+    policy = _CriPolicy(restart_policy, restart_variable, default_runtime, by_node)
     used = [name for name in ("containerd", "crio") if name in engines]
     if "docker" in engines and not coexistence.kubernetes(host):
         used = [name for name in used if name != "containerd"]
@@ -212,7 +217,7 @@ def _containerd(result: CriPlan, host: Host, version: str, runtime: CriRuntime, 
         result.problems.append(f"{ROOT_FILE} cannot be changed: {error}. Nothing was changed.")
         return
     change = _change(host, CONTAINERD, [*files, *roots] if found.drop_in else [*roots, *files], "restarted")
-    _add(result, "containerd", runtime, change, policy.restart)
+    _add(result, "containerd", runtime, change, policy)
 
 
 def _crio(result: CriPlan, host: Host, version: str, runtime: CriRuntime, policy: _CriPolicy) -> None:
@@ -238,7 +243,7 @@ def _crio(result: CriPlan, host: Host, version: str, runtime: CriRuntime, policy
     change = _change(
         host, CRIO, [_file(host, runtime.crio_drop_in, drop_in)], "reloaded" if is_reloadable else "restarted"
     )
-    _add(result, "CRI-O", runtime, change, policy.restart)
+    _add(result, "CRI-O", runtime, change, policy)
 
 
 def _crio_texts(host: Host, runtime: CriRuntime) -> dict[str, str]:
@@ -262,18 +267,17 @@ def oci_runtime(
         return None
 
 
-def _add(result: CriPlan, title: str, runtime: CriRuntime, change: CriChange, restart_policy: str) -> None:
+def _add(result: CriPlan, title: str, runtime: CriRuntime, change: CriChange, policy: _CriPolicy) -> None:
     if not change.files and not change.action:
         return
     restart = Disruption(
         ENGINE_RESTART, f"the registration of runtime {runtime.name}; running containers stay", target=change.unit
     )
-    if change.action == "restarted" and restart_policy == "never":
-        by = "container_engine_restart_policy"
-        result.disruptions.append(dataclasses.replace(restart, state=FORBIDDEN, forbidden_by=by))
+    if change.action == "restarted" and policy.restart == "never":
+        result.disruptions.append(dataclasses.replace(restart, state=FORBIDDEN, forbidden_by=policy.variable))
         result.reasons.append(
             f"the registration of runtime {runtime.name} in {title} was not changed: it needs a restart of "
-            f"{change.unit}, but {_NEVER}. Set it to when_safe"
+            f"{change.unit}, but {policy.variable} is never. Set it to when_safe"
         )
         return
     result.engines.append(change)
@@ -334,9 +338,33 @@ def _file(host: Host, path: str, content: str | None) -> CriFile:
     return CriFile(path, content, texts.get(path, observed_files.content(host, path)))
 
 
-def removal(host: Host, restart_policy: str, runtime: CriRuntime = NVIDIA) -> CriPlan:
+def unset_default(
+    host: Host,
+    engines: t.Mapping[str, str | None],
+    runtime: CriRuntime,
+    *,
+    restart_policy: str,
+    restart_variable: str,
+) -> CriPlan:
+    """Return what undoes the default runtime of gpu_kubernetes_node. The registration, of another role, stays."""
+    paths_by_engine = {"containerd": runtime.containerd_drop_in, "crio": runtime.crio_drop_in}
+    former = {name: _file(host, path, None).former for name, path in paths_by_engine.items() if name in engines}
+    return plan(
+        host,
+        {name: engines[name] for name, text in former.items() if default_runtime_of_roles.is_marked(text)},
+        runtime,
+        default_runtime=False,
+        restart_policy=restart_policy,
+        restart_variable=restart_variable,
+        by_node=False,
+    )
+
+
+def removal(
+    host: Host, restart_policy: str, runtime: CriRuntime = NVIDIA, *, restart_variable: str = _POLICY
+) -> CriPlan:
     """Return the removal of the registration."""
-    result = CriPlan()
+    result, policy = CriPlan(), _CriPolicy(restart_policy, restart_variable)
     files = [_file(host, runtime.containerd_drop_in, None)]
     try:
         if files[0].former is not None or observed_files.content(host, _RECORD) is not None:
@@ -357,7 +385,9 @@ def removal(host: Host, restart_policy: str, runtime: CriRuntime = NVIDIA) -> Cr
             )
         if change.files and change.action == "restarted" and restart_policy == "never":
             change.action = change.marker = None
-            result.reasons.append(f"{title} keeps the removed runtime loaded until its next restart, because {_NEVER}")
+            result.reasons.append(
+                f"{title} keeps the removed runtime loaded until its next restart, because {restart_variable} is never"
+            )
         if change.files:
-            _add(result, title, runtime, change, restart_policy)
+            _add(result, title, runtime, change, policy)
     return result

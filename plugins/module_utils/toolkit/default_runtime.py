@@ -22,13 +22,18 @@ def decide(text: str | None, name: str, *, asked: bool, by_node: bool | None) ->
     `text`: the drop-in, None without one. `asked`: the variable of the runtime's own role. `by_node`: that of
     gpu_kubernetes_node, None if another role plans.
     """
-    is_marked = MARK in (text or "")
+    has_mark = is_marked(text)
     if by_node is None:
-        return asked or is_marked, is_marked and not asked
+        return asked or has_mark, has_mark and not asked
     is_default = re.search(rf'^\s*default_runtime(_name)?\s*=\s*"{re.escape(name)}"', text or "", re.MULTILINE)
-    if is_default and not is_marked:
+    if is_default and not has_mark:
         return True, False
     return by_node, by_node
+
+
+def is_marked(text: str | None) -> bool:
+    """Return whether role gpu_kubernetes_node has made the runtime of the drop-in the default one."""
+    return MARK in (text or "")
 
 
 def marked(text: str | None) -> str | None:

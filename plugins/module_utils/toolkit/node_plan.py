@@ -76,7 +76,7 @@ def plan(
     reasons = [f"{node.title}: {', '.join(node.evidence)}"]
     reasons += [placement(node, vendor).reason for vendor in _WITHOUT_RUNTIME if vendor in vendors]
     known = host["engines"]
-    engines = {name: known[name]["version"] for name in ("containerd", "crio") if known[name]["package"]}
+    engines = _engines(host)
     is_engine = placement(node, "nvidia").kind == ENGINE
     if "nvidia" in vendors and upcoming.registers and is_engine and not request.default_runtime:
         reasons.append("role nvidia_container_toolkit registers the runtime in the same run")
@@ -107,15 +107,19 @@ def plan(
     return _checked(host, result)
 
 
+def _engines(host: Host) -> dict[str, str | None]:
+    known = host["engines"]
+    return {name: known[name]["version"] for name in ("containerd", "crio") if known[name]["package"]}
+
+
 def _removal(
     host: Host, node: distribution.KubernetesNode | None, request: KubernetesNodeRequest
 ) -> KubernetesNodePlan:
     result = KubernetesNodePlan(*((node.distribution, node.unit, node.socket) if node else ()))
     reasons: list[str] = []
-    policy = "never" if request.restart_policy == "never" else "when_safe"
     _take(result, node_runtime.removal(host, node, request.restart_policy), reasons)
-    for runtime in (NVIDIA, HABANA):
-        _take(result, cri_plan.removal(host, policy, runtime), reasons)
+    for found in node_runtime.engine_removals(host, _engines(host), request.restart_policy):
+        _take(result, found, reasons)
     default = f"{NODE_ROLE}_state is absent" if result.changes else "the role has registered nothing"
     result.reason = "; ".join(reasons) or default
     return _checked(host, result)

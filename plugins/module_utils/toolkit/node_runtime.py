@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan NVIDIA's runtime on a node of Kubernetes, where its distribution expects the runtime. Pure functions.
+"""Plan the runtimes of NVIDIA and Gaudi on a node of Kubernetes, where its distribution expects them. Pure functions.
 
 Configurations that a distribution generates are only read. This file is private to the collection.
 """
@@ -43,7 +43,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import NAME, PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.vendor_runtimes import HABANA, HABANA_PACKAGE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.vendor_runtimes import (
+    HABANA,
+    HABANA_PACKAGE,
+    NVIDIA,
+)
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -81,8 +85,14 @@ def plan(
     if place.kind == NONE:
         return cri_plan.CriPlan(reasons=[place.reason])
     if place.kind == ENGINE:
-        policy = "never" if restart_policy == "never" else "when_safe"
-        result = cri_plan.plan(host, engines, default_runtime=False, restart_policy=policy, by_node=default_runtime)
+        result = cri_plan.plan(
+            host,
+            engines,
+            default_runtime=False,
+            restart_policy=_of_engines(restart_policy),
+            restart_variable=_POLICY,
+            by_node=default_runtime,
+        )
         is_ready = not result.engines
     else:
         result, is_ready = cri_plan.CriPlan(), False
@@ -114,8 +124,20 @@ def habana(
     place = placement(node, "gaudi")
     if place.kind == NONE or not _has_habana(host):
         return cri_plan.CriPlan(reasons=[place.reason])
-    policy = "never" if restart_policy == "never" else "when_safe"
-    return cri_plan.plan(host, engines, HABANA, default_runtime=False, restart_policy=policy, by_node=default_runtime)
+    return cri_plan.plan(
+        host,
+        engines,
+        HABANA,
+        default_runtime=False,
+        restart_policy=_of_engines(restart_policy),
+        restart_variable=_POLICY,
+        by_node=default_runtime,
+    )
+
+
+def _of_engines(restart_policy: str) -> str:
+    """Return whether the engines of the host may restart. `always` is only about servers."""
+    return "never" if restart_policy == "never" else "when_safe"
 
 
 def _has_habana(host: Host) -> bool:
@@ -188,6 +210,18 @@ def unknown_node(host: Host) -> str | None:
         f"containers of k3s or RKE2 are running, but none of the units {units} is installed, so the node is not "
         "recognized. Install k3s or RKE2 under its usual name"
     )
+
+
+def engine_removals(
+    host: Host, engines: t.Mapping[str, str | None], restart_policy: str
+) -> t.Iterator[cri_plan.CriPlan]:
+    """Return the removal of NVIDIA's runtime from the engines of the host, and of Gaudi's as their default one.
+
+    Role gaudi_driver would register Gaudi's again.
+    """
+    policy = _of_engines(restart_policy)
+    yield cri_plan.removal(host, policy, NVIDIA, restart_variable=_POLICY)
+    yield cri_plan.unset_default(host, engines, HABANA, restart_policy=policy, restart_variable=_POLICY)
 
 
 def removal(host: Host, node: KubernetesNode | None, restart_policy: str) -> cri_plan.CriPlan:

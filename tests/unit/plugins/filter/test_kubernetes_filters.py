@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.filter import kubernetes_interna
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record as daemon_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.vendor_runtimes import HABANA
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import kubernetes_samples as samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.kubernetes.test_charts import DATA
 
@@ -136,13 +137,14 @@ def test_check_mode_predicts_the_node_after_the_toolkit_of_the_same_run(
 
 
 def carried_out(seen: dict, engines: list) -> None:
-    """Write the files, as containerd then reads them."""
+    """Write the files, as the engines then read them."""
     for change in engines:
         for file in change["files"]:
+            directory = file["path"].split("/")[2]
             if file["content"] is None:
-                seen["cri_files"]["containerd"].pop(file["path"], None)
-            elif file["path"].startswith("/etc/containerd"):
-                seen["cri_files"]["containerd"][file["path"]] = file["content"]
+                seen["cri_files"].get(directory, {}).pop(file["path"], None)
+            elif directory in ("containerd", "crio"):
+                seen["cri_files"][directory][file["path"]] = file["content"]
             else:
                 seen["files"][file["path"]] = {"exists": True, "content": file["content"]}
 
@@ -173,6 +175,51 @@ def test_neither_role_undoes_the_default_runtime_of_the_other_one(
     run(False, False)
     run(False, False)
     assert "default_runtime_name" not in seen["cri_files"]["containerd"][owned.CONTAINERD_DROP_IN]
+
+
+@pytest.mark.parametrize("default", [False, True])
+@pytest.mark.parametrize(("name", "version"), [("containerd", "1.7.24"), ("containerd", "2.2.0"), ("crio", "1.30.1")])
+def test_absent_keeps_what_role_gaudi_driver_has_registered(
+    name: str, version: str, default: bool, tmp_path: Path
+) -> None:
+    seen = engine(host(tmp_path, "kubeadm", "gaudi", toolkit=False), name, version)
+    seen["installed_packages"]["habanalabs-container-runtime"] = "1.24.0-1 amd64"
+
+    def gaudi_driver() -> cri_plan.CriPlan:
+        return cri_plan.plan(seen, {name: version}, HABANA, default_runtime=False, restart_policy="when_safe")
+
+    def node(**values: object) -> list[str]:
+        done = filters.node_plan(seen, {**REQUEST, **values})
+        assert done["problems"] == []
+        carried_out(seen, done["engines"])
+        return done["changes"]
+
+    carried_out(seen, [dataclasses.asdict(one) for one in gaudi_driver().engines])
+    path = HABANA.containerd_drop_in if name == "containerd" else HABANA.crio_drop_in
+    registration = seen["cri_files"][name][path]
+    assert bool(node(default_runtime=default)) == default
+    # Nothing stops, so containers that use the runtime are no obstacle.
+    seen["engine_processes"] = {"containers": {"kubernetes": 2, "crio": 2}, "rootless_docker": []}
+    assert bool(node(state="absent")) == default
+    assert seen["cri_files"][name][path] == registration
+    assert (gaudi_driver().changes, node(state="absent")) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("vendor", "values"), [("nvidia", {}), ("gaudi", {"default_runtime": True}), ("nvidia", {"state": "absent"})]
+)
+def test_advice_names_the_variable_of_the_role_that_runs(vendor: str, values: dict, tmp_path: Path) -> None:
+    seen = engine(host(tmp_path, "kubeadm", vendor))
+    seen["installed_packages"]["habanalabs-container-runtime"] = "1.24.0-1 amd64"
+    seen["cri_files"]["containerd"][HABANA.containerd_drop_in] = "version = 2\n"
+    if "state" in values:
+        carried_out(seen, filters.node_plan(seen, REQUEST)["engines"])
+    done = filters.node_plan(seen, {**REQUEST, **values, "restart_policy": "never"})
+    assert "gpu_kubernetes_node_restart_policy is never" in done["reason"]
+    assert "container_engine" not in done["reason"] + " ".join(done["disruptions"])
+    if "state" not in values:
+        assert "gpu_kubernetes_node_restart_policy" in done["disruptions"][0]
+        assert done["changes"] == []
 
 
 def test_node_of_k3s_is_restarted_and_checked_afterwards(tmp_path: Path) -> None:
