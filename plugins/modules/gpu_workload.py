@@ -133,7 +133,7 @@ options:
       node:
         description: Slurm's name of this host. The default is the host name without its domain.
         type: str
-      directory:
+      programs:
         description: Directory of C(scontrol) and C(squeue), if it is not in the system's search path.
         type: path
   kubernetes:

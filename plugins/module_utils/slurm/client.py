@@ -87,19 +87,19 @@ def parse_node(text: str) -> SlurmNode:
 
 
 class SlurmClient:
-    """Slurm's commands on this host. `directory`: where the commands are, if not in the system's PATH."""
+    """Slurm's commands on this host. `programs`: the directory of the commands, if not in the system's PATH."""
 
     def __init__(
         self,
         run: Run,
         node: str,
-        directory: str | None = None,
+        programs: str | None = None,
         timeout: float = TIMEOUT,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if not _NODE_NAME.fullmatch(node):
             raise SlurmError(f"{shown(node)} is not the name of one Slurm node. Set the name of this host's node.")
-        self._run, self.name, self._directory, self._timeout = run, node, directory, timeout
+        self._run, self.name, self._programs, self._timeout = run, node, programs, timeout
         self._sleep = sleep
 
     def node(self) -> SlurmNode:
@@ -145,7 +145,7 @@ class SlurmClient:
                 return
 
     def _call(self, program: str, *arguments: str) -> str:
-        path = os.path.join(self._directory, program) if self._directory else program
+        path = os.path.join(self._programs, program) if self._programs else program
         limit = ["timeout", "--kill-after=2", str(self._timeout)]
         status, out, err = self._run([*limit, path, *arguments])
         if status in _LATE:

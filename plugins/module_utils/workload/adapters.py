@@ -47,7 +47,7 @@ def _command(options: Mapping[str, Any], tools: WorkloadTools) -> WorkloadAdapte
 def _slurm(options: Mapping[str, Any], tools: WorkloadTools) -> WorkloadAdapter:
     # slurmd's own default: the host name without the domain.
     node = options.get("node") or os.uname().nodename.partition(".")[0]
-    return SlurmWorkload(SlurmClient(tools.run, node, options.get("directory")))
+    return SlurmWorkload(SlurmClient(tools.run, node, options.get("programs")))
 
 
 def kubernetes_client(options: Mapping[str, Any], tools: WorkloadTools) -> KubernetesClient:

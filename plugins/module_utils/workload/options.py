@@ -23,7 +23,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "environment": {"type": "dict", "default": {}, "no_log": True},
         "timeout": {"type": "int", "default": 60},
     },
-    "slurm": {"node": {"type": "str"}, "directory": {"type": "path"}},
+    "slurm": {"node": {"type": "str"}, "programs": {"type": "path"}},
     "kubernetes": {
         "node": {"type": "str"},
         "kubectl": {"type": "list", "elements": "str", "default": ["kubectl"]},

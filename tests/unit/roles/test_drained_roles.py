@@ -34,7 +34,7 @@ names = ("adapter", "owner", "verb", "reason", "timeout", "wait", "failed_step",
 module = AnsibleModule({name: {"type": "raw"} for name in names})
 host, verb = module.params["owner"], module.params["verb"]
 with open(os.environ["CALLS"], "a") as file:
-    file.write(json.dumps([host, verb, module.params["failed_step"] or ""]) + "\\n")
+    file.write(json.dumps([host, verb, module.params["failed_step"] or "", module.params["slurm"]]) + "\\n")
 if verb == "act" and host.endswith("-fails"):
     module.fail_json(msg="broken")
 busy = host.endswith("-busy")
@@ -58,9 +58,18 @@ ACT = """\
 """
 
 
+# The user's variables name the node for all roles of Slurm. Options of the drain win, also as text of the command line.
+NODE = {"node": "node7", "programs": "/opt/slurm/bin"}
+OWN = {
+    "neuron_driver-fails": {"node": "node8"},
+    "neuron_driver-ends": '{"programs": "/p"}',
+    "gaudi_driver-busy": "node=n9",
+}
+
+
 @pytest.fixture(scope="module")
-def calls(tmp_path_factory):
-    """Run each role on hosts of its own. Its plan and its change only record their calls."""
+def recorded(tmp_path_factory):
+    """Run each role on hosts of its own. Its plan and its change only record their calls, which are returned."""
     folder = tmp_path_factory.mktemp("roles")
     for name in (*DRAINING, "observe"):
         tasks = folder / "roles" / name / "tasks"
@@ -74,13 +83,17 @@ def calls(tmp_path_factory):
         if name != "observe":
             (tasks / "plan.yml").write_text(PLAN, encoding="utf-8")
             (tasks / "act.yml").write_text(ACT, encoding="utf-8")
+        variables = ROLES / name / "vars/main.yml"
+        if variables.exists():
             (tasks.parent / "vars").mkdir()
-            (tasks.parent / "vars/main.yml").write_bytes((ROLES / name / "vars/main.yml").read_bytes())
+            (tasks.parent / "vars/main.yml").write_bytes(variables.read_bytes())
     (folder / "library").mkdir()
     (folder / "library/fake_workload.py").write_text(MODULE, encoding="utf-8")
     hosts = [*DRAINING, "neuron_driver-fails", "gaudi_driver-busy", "neuron_driver-ends"]
     task = {"ansible.builtin.include_role": {"name": "{{ inventory_hostname.split('-')[0] }}"}}
-    play = [{"hosts": "all", "gather_facts": False, "tasks": [task]}]
+    variables = {f"gpu_slurm_node_{name.replace('node', 'name')}": value for name, value in NODE.items()}
+    variables |= {"own": OWN, "site_drain_options": "{{ own[inventory_hostname] | default({}) }}"}
+    play = [{"hosts": "all", "gather_facts": False, "vars": variables, "tasks": [task]}]
     (folder / "play.yml").write_text(yaml.safe_dump(play), encoding="utf-8")
     argv = [
         "ansible-playbook",
@@ -94,6 +107,12 @@ def calls(tmp_path_factory):
     ansible_run.run([*argv, str(folder / "play.yml")], env={**os.environ, "CALLS": str(folder / "calls")})
     found = [json.loads(line) for line in (folder / "calls").read_text(encoding="utf-8").splitlines()]
     return {host: [tuple(call[1:]) for call in found if call[0] == host] for host in hosts}
+
+
+@pytest.fixture
+def calls(recorded):
+    """Return the verbs that each host recorded, with the failed step."""
+    return {host: [call[:2] for call in found] for host, found in recorded.items()}
 
 
 @pytest.mark.parametrize(("role", "plans_again"), DRAINING.items(), ids=DRAINING)
@@ -113,3 +132,17 @@ def test_nothing_changes_if_the_work_does_not_end(calls):
 
 def test_a_role_without_an_interruption_ends_the_drain_of_an_earlier_run(calls):
     assert [verb for verb, _step in calls["neuron_driver-ends"]] == ["plan", "act", "end"]
+
+
+@pytest.mark.parametrize(
+    ("host", "options"),
+    [
+        ("nvidia_driver", NODE),
+        ("neuron_driver-fails", {**NODE, "node": "node8"}),
+        ("neuron_driver-ends", {**NODE, "programs": "/p"}),
+        ("gaudi_driver-busy", {**NODE, "node": "n9"}),
+    ],
+)
+def test_the_node_is_that_of_the_role_for_slurm_unless_the_drain_names_it(recorded, host, options):
+    drain = [found for verb, _step, found in recorded[host] if verb not in ("plan", "act")]
+    assert drain == [options] * len(drain) != []

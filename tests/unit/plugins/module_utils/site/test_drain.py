@@ -98,6 +98,7 @@ def test_secrets_in_the_options_are_not_in_the_result():
         ({"adapter": "slurm", "timeout": 604801}, "at most 604800"),
         ({"adapter": "slurm", "options": "x"}, "site_drain_options is 'x'"),
         ({"adapter": "slurm", "options": {"nodes": 1}}, "unknown option nodes for adapter slurm"),
+        ({"adapter": "slurm", "options": {"directory": "/opt/slurm/bin"}}, "Its options: node, programs"),
         ({"adapter": "systemd"}, "lacks the option units"),
         ({"adapter": "docker", "options": {"stop": "perhaps"}}, "options cannot be used with adapter docker"),
         ({"adapter": "none", "options": {"stop": True}}, "site_drain_adapter is none"),

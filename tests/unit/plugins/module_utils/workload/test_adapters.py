@@ -150,6 +150,12 @@ def test_a_reason_is_one_argument_of_scontrol():
     assert programs.calls == ["scontrol update NodeName=n1 State=DRAIN Reason=gpufleet: $(reboot); x"]
 
 
+def test_the_programs_of_slurm_can_be_in_a_directory_of_their_own():
+    adapter, programs = build("slurm", {"node": "n1", "programs": "/opt/slurm/bin"}, {})
+    adapter.close("gpufleet: x")
+    assert programs.calls == ["/opt/slurm/bin/scontrol update NodeName=n1 State=DRAIN Reason=gpufleet: x"]
+
+
 COMMAND = {"view": ["/opt/view", "x y"], "close": ["/opt/close"], "reopen": ["/opt/reopen"], "environment": {"A": 1}}
 
 
