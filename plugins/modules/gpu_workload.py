@@ -365,6 +365,7 @@ notes:
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.options import LONGEST_DRAIN
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.client import KubernetesError
@@ -374,8 +375,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import ada
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain import WorkloadDrain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.options import OPTIONS, without_effect
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
-
-LONGEST = 604800
 
 
 def main() -> None:
@@ -403,8 +402,8 @@ def main() -> None:
     )
     params = module.params
     for name, least in (("timeout", 1), ("wait", 0)):
-        if not least <= params[name] <= LONGEST:
-            module.fail_json(msg=f"{name} is {params[name]}, but must be between {least} and {LONGEST} seconds.")
+        if not least <= params[name] <= LONGEST_DRAIN:
+            module.fail_json(msg=f"{name} is {params[name]}, but must be between {least} and {LONGEST_DRAIN} seconds.")
     mistake = without_effect(params)
     if mistake:
         module.fail_json(msg=mistake)

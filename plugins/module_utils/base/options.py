@@ -9,6 +9,8 @@ import os
 
 # Some clocks and system calls reject larger values.
 LONGEST_TIMEOUT = 3600
+# Seconds to wait for the work of a host before a disruption: one week.
+LONGEST_DRAIN = 604800
 
 
 def timeout_fault(seconds: float) -> str | None:

@@ -36,6 +36,7 @@ class Variable:
     form: str = ""
     sample: str = ""
     minimum: int | None = None
+    maximum: int | None = None
     mask: Callable[[str], str] = url_logins.refused
 
 
@@ -47,15 +48,16 @@ def variable(
     form: str = "",
     sample: str = "",
     minimum: int | None = None,
+    maximum: int | None = None,
     mask: Callable[[str], str] = url_logins.refused,
 ) -> Any:
     """Return a dataclass field for a variable.
 
     `kind` is str, bool, int, list, dict or "bool or auto"; by default the type of `default`. `choices`, or the regular
-    expression `form` with its `sample` for messages, apply to the text or to each element of the list. `minimum` is for
-    numbers, in the unit of the variable. `mask` hides the secrets in a value that a message shows.
+    expression `form` with its `sample` for messages, apply to the text or to each element of the list. `minimum` and
+    `maximum` are for numbers, in the unit of the variable. `mask` hides the secrets in a value that a message shows.
     """
-    rules = Variable(kind or type(default).__name__, choices, form, sample, minimum, mask)
+    rules = Variable(kind or type(default).__name__, choices, form, sample, minimum, maximum, mask)
     # The fields of dataclasses call this function.
     return dataclasses.field(  # pylint: disable=invalid-field-call
         default_factory=lambda: copy.copy(default), metadata={"variable": rules}
@@ -101,6 +103,8 @@ def _converted(name: str, rule: Variable, value: Any) -> Any:
         raise VariableError(f"{name} is {shown(value, rule.mask)}, but must be {kind}.{form}") from error
     if rule.minimum is not None and result < rule.minimum:
         raise VariableError(f"{name} is {result}, but must be {rule.minimum} or more.")
+    if rule.maximum is not None and result > rule.maximum:
+        raise VariableError(f"{name} is {result}, but must be at most {rule.maximum}.")
     if isinstance(result, list):
         for element in result:
             _check(f"{name} contains", rule, element)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import disruptions, owned, variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.options import LONGEST_DRAIN
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import interruptions
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 NONE, KUBERNETES = "none", "kubernetes"
 PREFIX = "site_drain"
-LONGEST = 604800
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,7 @@ class SiteDrainRequest:
     adapter: str = variable(NONE, choices=tuple(OPTIONS))
     options: dict[str, Any] = variable({}, form="", sample="{units: [inference.service]}")
     owner: str = variable("gpufleet")
-    timeout: int = variable(3600, minimum=1)
+    timeout: int = variable(3600, minimum=1, maximum=LONGEST_DRAIN)
     delegate: str = variable("")
 
 
@@ -59,8 +59,6 @@ class SiteDrain:
 def read(values: Mapping[str, Any]) -> SiteDrainRequest:
     """Return the user's variables, converted and checked."""
     request = variables.read(SiteDrainRequest, PREFIX, values)
-    if request.timeout > LONGEST:
-        raise VariableError(f"{PREFIX}_timeout is {request.timeout}, but must be at most {LONGEST} seconds (one week).")
     if request.delegate and request.adapter != KUBERNETES:
         raise VariableError(
             f"{PREFIX}_delegate is {request.delegate}, but adapter {request.adapter} drains the host itself. Only "

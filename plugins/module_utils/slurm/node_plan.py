@@ -165,7 +165,8 @@ def _plan_gres(host: SlurmHost, request: SlurmRequest, result: SlurmNodePlan) ->
     if detects and wanted:
         result.problems.append(
             f"{path} sets AutoDetect={_detection(detects[0])} for node {host.name} (line {detects[0].number}), so "
-            "Slurm would detect the devices besides our lines. Remove this line, or do not use this role for the node."
+            "Slurm would detect the devices in addition to the lines of this role. Remove this line, or do not use "
+            "this role for the node."
         )
         return
     if wanted and files.includes(host.texts.get(GRES) or ""):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.options import LONGEST_DRAIN
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import variable
 
 
@@ -22,4 +23,4 @@ class SlurmNodeRequest:
     constrain_devices: bool = variable(True)
     directory: str = variable("/etc/slurm", form="/.*", sample="/etc/slurm")
     programs: str = variable("", form="/.*", sample="/opt/slurm/bin")
-    drain_timeout: int = variable(3600, minimum=1)
+    drain_timeout: int = variable(3600, minimum=1, maximum=LONGEST_DRAIN)

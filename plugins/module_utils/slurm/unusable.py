@@ -38,14 +38,19 @@ def _types(devices: Iterable[Mapping[str, Any]], types: Mapping[str, str]) -> st
 
     A host all of whose models are named needs none of the other names.
     """
+    devices = list(devices)
     names = [{device["model"], device["generation"]} - {None} for device in devices]
-    here = {name for one in names for name in one}
-    strange = sorted(set(types) - here)
+    strange = sorted(set(types).difference(*names))
     if not strange or all(one & set(types) for one in names):
         return ""
+    here = " and ".join(
+        f"the {kind}s {', '.join(map(repr, found))}"
+        for kind in ("model", "generation")
+        if (found := sorted({device[kind] for device in devices} - {None}))
+    )
     return (
-        f"gpu_slurm_node_types names {', '.join(map(repr, strange))}, but the models of this host are "
-        f"{', '.join(sorted(map(repr, here))) or 'unknown'}. Correct the name, or also set the types of these models."
+        f"gpu_slurm_node_types names {', '.join(map(repr, strange))}, but this host has {here or 'unknown models'}. "
+        "Correct the name, or also set the types of all devices of this host."
     )
 
 

@@ -6,16 +6,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import jinja2
 import pytest
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.options import LONGEST_DRAIN
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import request as kubernetes_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import request as observe_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import request as persistence_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import request as slurm_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 
 ROOT = Path(__file__).resolve().parents[3] / "roles"
@@ -25,6 +28,7 @@ TABLES = {
     "container_engine": engine_request.EngineRequest,
     "cuda_toolkit": cuda_request.CudaRequest,
     "gpu_kubernetes_node": kubernetes_request.KubernetesNodeRequest,
+    "gpu_slurm_node": slurm_request.SlurmNodeRequest,
     "nvidia_container_toolkit": toolkit_request.ToolkitRequest,
     "nvidia_driver": driver_request.DriverRequest,
     "nvidia_persistenced": persistence_request.PersistenceRequest,
@@ -92,8 +96,25 @@ class TestTable:
             expected[f"{role}_{name}"] = BOOL_OR_AUTO if rule.kind == "bool or auto" else (rule.kind, choices)
         assert {name: (option["type"], option.get("choices")) for name, option in options.items()} == expected
 
-    def test_documentation_names_the_minimum(self, role):
+    def test_documentation_names_the_limits(self, role):
         options = load(ROOT / role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
         for name, (rule, _default) in variables.table(TABLES[role]).items():
-            if rule.minimum is not None:
-                assert f"V({rule.minimum})" in str(options[f"{role}_{name}"]["description"]), name
+            for limit in {rule.minimum, rule.maximum} - {None}:
+                assert f"V({limit})" in str(options[f"{role}_{name}"]["description"]), name
+
+
+@pytest.mark.parametrize("seconds", [0, 1, "1", 3600, LONGEST_DRAIN, str(LONGEST_DRAIN), LONGEST_DRAIN + 1])
+def test_the_role_for_slurm_has_the_limits_of_its_table(seconds):
+    """The role has no plan of the controller, which checks the table, so its first task checks this variable."""
+    check = yaml.safe_load((ROOT / "gpu_slurm_node/tasks/main.yml").read_text(encoding="utf-8"))[0][
+        "ansible.builtin.assert"
+    ]
+    accepts = jinja2.Environment(autoescape=True).compile_expression(check["that"])(
+        gpu_slurm_node_drain_timeout=seconds
+    )
+    try:
+        variables.read(slurm_request.SlurmNodeRequest, "gpu_slurm_node", {"drain_timeout": seconds})
+    except variables.VariableError:
+        assert not accepts
+    else:
+        assert accepts

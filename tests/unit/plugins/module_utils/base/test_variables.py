@@ -22,7 +22,7 @@ class Request:
     branch: str = variable("", form=r"\d+", sample="580")
     branches: list[str] = variable([], form=r"[\d.]+", sample="580")
     enabled: bool = variable(True)
-    timeout: int = variable(60, minimum=1)
+    timeout: int = variable(60, minimum=1, maximum=90)
     names: list[str] = variable(["first"], form="[a-z]+", sample="nvtop")
     colors: list[str] = variable([], choices=("red", "green"))
     options: dict[str, Any] = variable({}, sample="{name: value}")
@@ -40,6 +40,7 @@ ACCEPTED = [
     ("enabled", "no", False),
     ("enabled", 1, True),
     ("timeout", "5", 5),
+    ("timeout", 90, 90),
     ("names", "one,two", ["one", "two"]),
     ("names", ["one", " two "], ["one", "two"]),
     ("names", "one", ["one"]),
@@ -84,6 +85,7 @@ REJECTED = [
     ("enabled", "perhaps", "role_enabled is perhaps, but must be true or false."),
     ("enabled", [], "role_enabled is [], but must be true or false."),
     ("timeout", 0, "role_timeout is 0, but must be 1 or more."),
+    ("timeout", "91", "role_timeout is 91, but must be at most 90."),
     ("timeout", "1.5h", "role_timeout is 1.5h, but must be a whole number."),
     ("timeout", float("inf"), "role_timeout is inf, but must be a whole number."),
     ("names", ["one", "Two"], "role_names contains Two, which is not valid. Use the form nvtop."),

@@ -144,12 +144,23 @@ def intel():
 H100 = "NVIDIA H100 80GB HBM3"
 # Values that cannot be used on the host, the variable that the message names, and the way out.
 UNUSABLE = {
-    "model that no device has": ({}, {"types": {"Tesla T5": "small"}}, "types names 'Tesla T5'", f"'{H100}'. Correct"),
+    "model that no device has": (
+        {},
+        {"types": {"Tesla T5": "small"}},
+        "types names 'Tesla T5'",
+        f"has the models '{H100}'",
+    ),
     "one model of two": (
         {"devices": [*gpus(1), *gpus(1, "NVIDIA L4")]},
         {"types": {H100: "big", "L4": "small"}},
         "types names 'L4'",
         "'NVIDIA L4'. Correct",
+    ),
+    "model and generation": (
+        {"devices": [{**one, "generation": "hopper"} for one in gpus()]},
+        {"types": {"Tesla T5": "small"}},
+        f"this host has the models '{H100}' and the generations 'hopper'. Correct",
+        "set the types of all devices",
     ),
     "plugin of another vendor": (
         {"devices": [*gpus(1), intel()], "detects": ("nvml",)},
