@@ -18,7 +18,7 @@ BYTES_MAX = 250_000
 GATHER_RATIO_MAX = 1.2
 BASELINE_RATIO_MAX = 1 / 3
 # Limits for the time per host in a large fleet: CPU seconds of the controller, and the ratio of the wall time per host
-# to that in a small fleet. The wall time has no limit, because the simulated hosts use the cores of the controller.
+# to that in a small fleet. The wall time itself has no limit, because the simulated hosts use the controller's cores.
 LARGE_FLEET = 50
 SMALL_FLEET = 10
 CPU_SECONDS_PER_HOST_MAX = 0.30
