@@ -91,7 +91,7 @@ def test_dependency_of_amd_s_chart_is_rendered_on_request() -> None:
 
 
 def test_operator_of_gaudi_is_rendered() -> None:
-    (deployment,) = [one for one in rendered("gaudi") if one["kind"] == "Deployment"]
+    (deployment,) = [one for one in rendered("gaudi_operator") if one["kind"] == "Deployment"]
     assert deployment["metadata"]["namespace"] == "habana-ai-operator"
 
 

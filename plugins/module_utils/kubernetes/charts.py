@@ -15,7 +15,8 @@ import re
 import typing as t
 
 NVIDIA, OPERATOR = "nvidia", "nvidia_operator"
-VENDORS = {NVIDIA: "nvidia", OPERATOR: "nvidia", "amd": "amd", "neuron": "neuron", "gaudi": "gaudi"}
+# The vendor of each plugin.
+VENDORS = {NVIDIA: "nvidia", OPERATOR: "nvidia", "amd": "amd", "neuron": "neuron", "gaudi_operator": "gaudi"}
 # What a DaemonSet or a release is, by its images and by the name of its chart. DRA drivers come first.
 PLUGIN, DRA, GPU_OPERATOR = "device plugin", "DRA driver", "operator"
 _IMAGES = (

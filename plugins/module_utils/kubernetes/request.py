@@ -29,7 +29,7 @@ class KubernetesClusterRequest:
     """The variables of role gpu_kubernetes_cluster, without its prefix."""
 
     state: str = variable("present", choices=("present", "absent"))
-    plugins: list[str] = variable([], choices=("nvidia", "nvidia_operator", "amd", "neuron", "gaudi"))
+    plugins: list[str] = variable([], choices=("nvidia", "nvidia_operator", "amd", "neuron", "gaudi_operator"))
     charts: dict[str, t.Any] = variable({})
     runtime_class: str = variable("nvidia")
     nvidia_feature_discovery: bool = variable(True)

@@ -165,7 +165,11 @@ def test_only_the_chart_of_nvidia_refuses_namespace_default() -> None:
             {"daemonsets": [daemonset("x", "public.ecr.aws/neuron/neuron-device-plugin:2.31.0.0")]},
             "AWS Neuron",
         ),
-        ("gaudi", {"daemonsets": [daemonset("x", "vault.habana.ai/docker-k8s-device-plugin/p:1.16")]}, "Intel Gaudi"),
+        (
+            "gaudi_operator",
+            {"daemonsets": [daemonset("x", "vault.habana.ai/docker-k8s-device-plugin/p:1.16")]},
+            "Intel Gaudi",
+        ),
         ("nvidia", {"runtime_classes": [{"metadata": {"name": "nvidia"}, "handler": "runc"}]}, "with handler runc"),
         ("nvidia", {"runtime_classes": [{"metadata": {"name": "nvidia"}, "handler": "nvidia"}]}, ""),
     ],
