@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gaudi_values
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_access import ACCESS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import GAUDI
 
-VARIABLE = "HABANA_VISIBLE_MODULES"
+_DEVICES, VARIABLE = ACCESS[GAUDI].variables
 _SETS = (
     *((first, first + 1) for first in (0, 2, 4, 6)),
     *(tuple(range(first, first + 4)) for first in (0, 4)),

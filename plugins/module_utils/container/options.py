@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import isolation_bypass
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.features import Extras
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_access import vendor_of_runtime
 
 MODULES = {
     "docker": "community.docker.docker_container",
@@ -308,18 +309,31 @@ def _search_paths(access: Access, known: Mapping[str, str]) -> dict[str, str]:
 def isolation_bypass_warnings(
     options: Mapping[str, Any],
     state: EngineState,
+    access: Access,
     uuids: Sequence[str],
     allowed: Sequence[str],
     *,
+    vendor: str,
     by_option: bool = True,
 ) -> list[str]:
     """Return warnings about user options that give access to more GPUs than `gpus`.
 
-    Without `by_option`, the user's environment can be the request, like that of an image.
+    `access`: what the container is given, `vendor`: the vendor of these devices. Without `by_option`, the user's
+    environment can be the request, like that of an image.
     """
     warnings = isolation_bypass.found(options, allowed)
-    if by_option:
-        warnings += isolation_bypass.requested_by_env(options, uuids)
+    named = access.runtime or next(iter(isolation_bypass.runtimes(options)), state.default_runtime)
+    runtime_vendor = vendor_of_runtime(named, state.runtimes.get(named))
+    # For a device request, the engine itself sets the vendor's variable.
+    is_set = bool(access.device_ids) and runtime_vendor == vendor
+    warnings += isolation_bypass.requested_by_env(
+        options,
+        uuids,
+        vendor=vendor,
+        runtime=None if is_set else runtime_vendor,
+        replaced=access.env,
+        by_option=by_option,
+    )
     warnings += [
         f"runtime {runtime} runs the container in a virtual machine, where the host's device nodes do not work."
         for runtime in isolation_bypass.runtimes(options) or [state.default_runtime]

@@ -410,8 +410,10 @@ class Planner:
         assignment.warnings += container_options.isolation_bypass_warnings(
             self._user_options,
             self._engine.state(),
+            assignment.access,
             assignment.uuids,
             allowed,
+            vendor=self._accelerator.name,
             by_option=self._params["gpus"] is not None,
         )
         options, complete = existing.module_arguments(assignment, self._params, image, recreate=recreate)

@@ -10,14 +10,23 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-_GPU_MAJOR, _DRM_MAJOR = "195", "226"
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_access import (
+    ACCEL_MAJOR,
+    ACCESS,
+    CDI_CLASSES,
+    DRM_MAJOR,
+    NVIDIA_MAJOR,
+    is_assigned_major,
+    is_node,
+    vendor_of_runtime,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import NVIDIA
+
 _CONTROL_MINORS = ("254", "255")
 _CHARACTER_NODE = re.compile(r"^/dev/char/(\d+:\d+)")
 # If its configuration allows it, NVIDIA's runtime reads the names of mounts in this directory as names of GPUs.
 _NAMED_BY_MOUNTS = re.compile(r"^(?:/var)?/run/nvidia-container-devices(?:/|$)")
 _CDI = re.compile(r"^[^/=\s]+/(?P<class>[^/=\s]+)=(?P<name>.+)$")
-# The runtimes of the vendors' toolkits, by name or path.
-_VENDOR_RUNTIME = re.compile(r"(?:^|/)(?:nvidia|amd|habana)(?:$|[-._])")
 # NVIDIA's runtime prefers these annotations to variables: NVIDIA/nvidia-container-toolkit, annotation-prefixes.
 _REQUEST = "cdi.k8s.io/"
 # Podman also reads it after other short options that have no value.
@@ -47,11 +56,8 @@ def found(options: Mapping[str, Any], allowed: Collection[str]) -> list[str]:
         if _is_true(given.get("privileged")):
             warnings.append("privileged: the container can access every GPU of the host, not only its own.")
         warnings += _mounts(given, allowed)
-        warnings += [
-            f"device {device} gives access to GPUs in addition to gpus."
-            for device in _list(given, "devices", "device")
-            if _is_gpu_device(str(device), allowed)
-        ]
+        devices = (_device(str(device), allowed) for device in _list(given, "devices", "device"))
+        warnings += [text for text in devices if text]
         rules = (_rule(str(rule), allowed) for rule in _list(given, "device_cgroup_rules", "device_cgroup_rule"))
         warnings += [text for text in rules if text]
         if any(_requests_gpus(request) for request in _list(given, "device_requests")):
@@ -64,7 +70,7 @@ def found(options: Mapping[str, Any], allowed: Collection[str]) -> list[str]:
             for name in _list(given, "volumes_from")
         ]
         warnings += [
-            f"env_file {path}: its variables are not checked. They can request GPUs from NVIDIA's runtime."
+            f"env_file {path}: its variables are not checked. They can request GPUs from a vendor's runtime."
             for path in _list(given, "env_file")
         ]
         warnings += [
@@ -72,21 +78,37 @@ def found(options: Mapping[str, Any], allowed: Collection[str]) -> list[str]:
             for text in _annotations(given)
             if text.startswith(_REQUEST)
         ]
-    warnings += [
-        f"runtime {name} gives the container the GPUs that its variables, annotations and mounts name. Remove it from "
-        "engine_options: option isolation chooses the runtime."
-        for name in runtimes(options)
-        if _VENDOR_RUNTIME.search(name)
-    ]
+    warnings += [text for name in runtimes(options) if (text := _runtime(name))]
     return list(dict.fromkeys(warnings))
 
 
-def requested_by_env(options: Mapping[str, Any], uuids: Collection[str]) -> list[str]:
-    """Return a warning if the user's environment requests other GPUs than those that were assigned."""
-    visible = (options.get("env") or {}).get("NVIDIA_VISIBLE_DEVICES")
-    if visible in (None, "void") or set(visible.split(",")) == set(uuids):
-        return []
-    return [f"env NVIDIA_VISIBLE_DEVICES={visible} does not match gpus and is ignored. Remove it from env."]
+def requested_by_env(
+    options: Mapping[str, Any],
+    uuids: Collection[str],
+    *,
+    vendor: str,
+    runtime: str | None,
+    replaced: Mapping[str, str],
+    by_option: bool = True,
+) -> list[str]:
+    """Return a warning for each variable in the user's environment that names other devices than the assigned ones.
+
+    `vendor`: that of the assigned devices. `runtime`: the vendor whose runtime reads the variables of the container.
+    `replaced`: the variables that the container gets instead of the user's. Without `by_option`, the user's environment
+    is the request.
+    """
+    env, warnings = options.get("env") or {}, []
+    for owner, access in ACCESS.items():
+        for name in access.variables:
+            value = env.get(name)
+            if value in (None, "", "void", replaced.get(name)) or set(value.split(",")) == set(uuids):
+                continue
+            if name not in replaced and owner == runtime:
+                if value != "none":
+                    warnings.append(f"env {name}={value} requests devices in addition to gpus. Remove it from env.")
+            elif by_option and (owner == vendor or name in replaced):
+                warnings.append(f"env {name}={value} is ignored, because gpus names the devices. Remove it from env.")
+    return warnings
 
 
 def runtimes(options: Mapping[str, Any]) -> list[str]:
@@ -173,20 +195,41 @@ def _exposes_nodes(path: str, allowed: Collection[str]) -> bool:
 
 
 def _is_gpu_path(path: str, allowed: Collection[str]) -> bool:
-    if path in allowed or path.startswith("/dev/dri/by-path"):
-        return False
-    return path.startswith(("/dev/nvidia", "/dev/dri/")) or path == "/dev/dri"
+    return path not in allowed and is_node(path)
+
+
+def _runtime(name: str) -> str | None:
+    vendor = vendor_of_runtime(name)
+    if vendor is None:
+        return None
+    sources = "its variables, annotations and mounts name"
+    if vendor != NVIDIA:
+        names = ACCESS[vendor].variables
+        sources = f"{' and '.join(names)} {'name' if len(names) > 1 else 'names'}"
+    return (
+        f"runtime {name} gives the container the GPUs that {sources}. Remove it from engine_options: option isolation "
+        "chooses the runtime."
+    )
+
+
+def _device(device: str, allowed: Collection[str]) -> str | None:
+    character = _CHARACTER_NODE.match(_normal(device))
+    major, _colon, minor = character.group(1).partition(":") if character else ("", "", "")
+    if character and is_assigned_major(major):
+        return f"device {device} can be that of a GPU: the kernel assigns the number {major} when it loads a driver."
+    is_gpu = _is_gpu_number(major, minor, allowed) if character else _is_gpu_device(device, allowed)
+    return f"device {device} gives access to GPUs in addition to gpus." if is_gpu else None
 
 
 def _is_gpu_device(device: str, allowed: Collection[str]) -> bool:
     if not device.startswith("/"):
         return _is_gpu_cdi(device)
-    character = _CHARACTER_NODE.match(_normal(device))
-    if character:
-        major, _colon, minor = character.group(1).partition(":")
-        return major == _DRM_MAJOR or (major == _GPU_MAJOR and not _is_allowed(minor, allowed))
     path = _normal(device.partition(":")[0])
     return path in ("/", "/dev", "/dev/char") or _is_gpu_path(path, allowed)
+
+
+def _is_gpu_number(major: str, minor: str, allowed: Collection[str]) -> bool:
+    return major in (DRM_MAJOR, ACCEL_MAJOR) or (major == NVIDIA_MAJOR and not _is_allowed(minor, allowed))
 
 
 def _is_allowed(minor: str, allowed: Collection[str]) -> bool:
@@ -195,7 +238,7 @@ def _is_allowed(minor: str, allowed: Collection[str]) -> bool:
 
 def _is_gpu_cdi(name: str) -> bool:
     match = _CDI.match(name)
-    return bool(match) and (match["class"] in ("gpu", "mig") or match["name"].startswith(("GPU-", "MIG-")))
+    return bool(match) and (match["class"] in CDI_CLASSES or match["name"].startswith(("GPU-", "MIG-")))
 
 
 def _rule(rule: str, allowed: Collection[str]) -> str | None:
@@ -205,12 +248,18 @@ def _rule(rule: str, allowed: Collection[str]) -> str | None:
     kind, major, minor, rights = match.groups()
     if kind == "b" or (rights and not {*rights} & {*"rw"}):
         return None
-    if kind == "a" or major in (None, "*") or (major == _GPU_MAJOR and minor == "*"):
+    if kind == "a" or major in (None, "*") or (major == NVIDIA_MAJOR and minor == "*"):
         return f"device cgroup rule {rule!r} gives access to every GPU."
-    if major == _DRM_MAJOR:
-        which = "the DRM nodes of every GPU" if minor == "*" else f"the DRM node with number {major}:{minor}"
-        return f"device cgroup rule {rule!r} gives access to {which}."
-    if major == _GPU_MAJOR and not _is_allowed(minor, allowed):
+    for number, title in ((DRM_MAJOR, "DRM"), (ACCEL_MAJOR, "accelerator")):
+        if major == number:
+            which = f"the {title} nodes of every GPU" if minor == "*" else f"the {title} node {major}:{minor}"
+            return f"device cgroup rule {rule!r} gives access to {which}."
+    if is_assigned_major(major):
+        return (
+            f"device cgroup rule {rule!r} can give access to GPUs: the kernel assigns the number {major} when it loads "
+            "a driver."
+        )
+    if major == NVIDIA_MAJOR and not _is_allowed(minor, allowed):
         return f"device cgroup rule {rule!r} gives access to /dev/nvidia{minor} in addition to gpus."
     return None
 

@@ -16,9 +16,10 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState, environment
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_access import ACCESS, vendor_of_runtime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import AMD
 
-VARIABLE = "AMD_VISIBLE_DEVICES"
-_PROGRAM = re.compile(r"amd-container-runtime")
+(VARIABLE,) = ACCESS[AMD].variables
 _RANGE = re.compile(r"([0-9]{1,6})-([0-9]{1,6})")
 
 
@@ -26,7 +27,7 @@ def units(container: Mapping[str, Any], engine: EngineState, inventory: Inventor
     """Return the stable IDs of the GPUs, or nothing if the container uses another runtime."""
     host = container.get("HostConfig") or {}
     name = container.get("OCIRuntime") or host.get("Runtime") or engine.default_runtime
-    if name != "amd" and not _PROGRAM.search(f"{name} {engine.runtimes.get(name) or ''}"):
+    if vendor_of_runtime(name, engine.runtimes.get(name)) != AMD:
         return frozenset()
     env = environment((container.get("Config") or {}).get("Env"))
     words = [word.strip() for word in env.get(VARIABLE, "").split(",")]

@@ -25,12 +25,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
     Image,
     Podman,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_access import ACCESS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import GAUDI
 
 # The vendor's runtime, and the variables that it reads (HabanaAI/gaudi-container-runtime, 408d1e7). It compares only
 # the last digit of a node's number.
 RUNTIME_NAME = "habana"
 MOST_WITH_RUNTIME = 9
-VISIBLE_DEVICES, VISIBLE_MODULES = "HABANA_VISIBLE_DEVICES", gaudi_modules.VARIABLE
+VISIBLE_DEVICES, VISIBLE_MODULES = ACCESS[GAUDI].variables
 _RESTARTS = ("always", "unless-stopped", "on-failure")
 
 
@@ -47,7 +49,7 @@ class GaudiAccelerator(Gpu):
 class GaudiVendor(NodeVendor):
     """The accelerators of this host. The index of one can change with each boot, its module ID does not."""
 
-    name = "gaudi"
+    name = GAUDI
     title = "Gaudi accelerator"
     resources = ("habana.ai/",)
     gpu_class = GaudiAccelerator

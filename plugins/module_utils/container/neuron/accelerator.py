@@ -26,15 +26,17 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
     Image,
     Podman,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_access import ACCESS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import NEURON
 
 # The driver numbers the chips of a container from the first chip that the process opens (aws-neuron-driver,
 # neuron_cdev.c, 2.24.7.0), and the runtime fails with "Neuron cores are not contiguous".
 _WHY = "the runtime in a container can only use AWS Neuron chips with consecutive numbers"
 # The groups of chips that have the links of a topology on hosts with 16 chips (aws-neuron-sdk, deploy/eks/dra.rst).
 _CHIPS_WITH_TOPOLOGY, _GROUPS = 16, (1, 4, 8, 16)
-# The runtime of package aws-neuronx-oci-hook, and its variable (aws-neuron-sdk, deploy/tutorials/oci-hook.rst).
+# The runtime of package aws-neuronx-oci-hook (aws-neuron-sdk, deploy/tutorials/oci-hook.rst), and its variable.
 RUNTIME_NAME = "neuron"
-VISIBLE_DEVICES = "AWS_NEURON_VISIBLE_DEVICES"
+(VISIBLE_DEVICES,) = ACCESS[NEURON].variables
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class NeuronChip(Gpu):
 class NeuronVendor(NodeVendor):
     """The chips of this host. `gpus` counts chips."""
 
-    name = "neuron"
+    name = NEURON
     title = "AWS Neuron chip"
     resources = ("aws.amazon.com/neuron",)
     gpu_class = NeuronChip

@@ -269,11 +269,15 @@ def test_no_options_are_added_without_gpus():
     }
 
 
+def bypasses(own, state, allowed=(), *, access=VOLUME, vendor="nvidia", by_option=True):
+    return isolation_bypass_warnings(own, state, access, [UUIDS[1]], list(allowed), vendor=vendor, by_option=by_option)
+
+
 @pytest.mark.parametrize(
     ("engine", "own", "words"),
     [
         ("docker", {"privileged": True}, "privileged: the container can access every GPU of the host"),
-        ("docker", {"env": {"NVIDIA_VISIBLE_DEVICES": "all"}}, "env NVIDIA_VISIBLE_DEVICES=all does not match gpus"),
+        ("docker", {"env": {"NVIDIA_VISIBLE_DEVICES": "all"}}, "env NVIDIA_VISIBLE_DEVICES=all is ignored"),
         ("docker", {"volumes": ["/dev:/dev"]}, "volume /dev:/dev exposes the host's device nodes"),
         ("podman", {"volume": ["/:/host:ro"]}, "volume /:/host:ro exposes the host's device nodes"),
         ("docker", {"devices": ["/dev/nvidia0"]}, "device /dev/nvidia0 gives access to GPUs in addition to gpus"),
@@ -372,7 +376,7 @@ def test_no_options_are_added_without_gpus():
 )
 def test_options_that_bypass_the_isolation_cause_a_warning(engine, own, words):
     state = {"docker": docker(), "podman": podman()}[engine]
-    (warning,) = isolation_bypass_warnings(own, state, [UUIDS[1]], ["/dev/nvidia2"])
+    (warning,) = bypasses(own, state, ["/dev/nvidia2"])
     assert words in warning
 
 
@@ -396,7 +400,117 @@ def test_options_that_bypass_the_isolation_cause_a_warning(engine, own, words):
     ],
 )
 def test_other_options_cause_no_warning(own):
-    assert isolation_bypass_warnings(own, docker(), [UUIDS[1]], ["/dev/nvidiactl", "/dev/nvidia2"]) == []
+    assert bypasses(own, docker(), ["/dev/nvidiactl", "/dev/nvidia2"]) == []
+
+
+# For each vendor: the same notations. The table in the product is the same for all of them.
+@pytest.mark.parametrize(
+    ("node", "others"),
+    [
+        ("/dev/nvidia1", ["/dev/char/195:1", "/dev/nvidia-caps"]),
+        ("/dev/kfd", ["/dev/dri/renderD129", "/dev/dri", "/dev/char/226:129"]),
+        ("/dev/neuron1", ["/dev/neuron12"]),
+        ("/dev/accel/accel1", ["/dev/accel", "/dev/accel/accel_controlD1", "/dev/char/261:1", "/dev/hl1"]),
+        ("/dev/hl_controlD1", ["habana.ai/gaudi=1", "intel.com/gaudi=all"]),
+    ],
+)
+def test_nodes_of_every_vendor_cause_a_warning_in_every_notation(node, others):
+    for device in (node, f"{node}:/dev/x:rw", f"/dev/../{node}", *others):
+        assert bypasses({"devices": [device]}, docker()) == [
+            f"device {device} gives access to GPUs in addition to gpus."
+        ]
+    for own in (
+        {"volumes": [f"{node}:{node}"]},
+        {"mounts": [{"source": node, "target": node, "type": "bind"}]},
+        {"cmd_args": ["--volume", f"{node}:/d"]},
+        {"cmd_args": [f"--mount=type=bind,src={node},dst=/d"]},
+    ):
+        (warning,) = bypasses(own, docker())
+        assert "exposes the host's device nodes" in warning
+        assert bypasses(own, docker(), [node]) == []
+    assert bypasses({"devices": [node], "cmd_args": ["--device", node]}, docker(), [node]) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("c 261:* rwm", "gives access to the accelerator nodes of every GPU."),
+        ("c 0261:03 rw", "gives access to the accelerator node 261:3."),
+        # The numbers of Neuron, KFD and older drivers of Gaudi are not the same on all hosts.
+        ("c 510:* rwm", "can give access to GPUs: the kernel assigns the number 510 when it loads a driver."),
+        ("c 384:0 r", "can give access to GPUs: the kernel assigns the number 384 when it loads a driver."),
+        ("c 234:1 rw", "can give access to GPUs: the kernel assigns the number 234 when it loads a driver."),
+    ],
+)
+def test_device_cgroup_rules_for_nodes_of_every_vendor_cause_a_warning(rule, words):
+    expected = [f"device cgroup rule {rule!r} {words}"]
+    assert bypasses({"device_cgroup_rules": [rule]}, docker()) == expected
+    assert bypasses({"cmd_args": ["--device-cgroup-rule", rule]}, podman()) == expected
+
+
+def test_link_to_a_node_whose_number_the_kernel_assigned_causes_a_warning():
+    (warning,) = bypasses({"devices": ["/dev/char/510:1:/dev/x"]}, docker())
+    assert warning == (
+        "device /dev/char/510:1:/dev/x can be that of a GPU: the kernel assigns the number 510 when it loads a driver."
+    )
+
+
+@pytest.mark.parametrize(
+    ("runtime", "sources"),
+    [
+        ("nvidia", "its variables, annotations and mounts name"),
+        ("/usr/bin/nvidia-container-runtime", "its variables, annotations and mounts name"),
+        ("amd", "AMD_VISIBLE_DEVICES names"),
+        ("neuron", "AWS_NEURON_VISIBLE_DEVICES names"),
+        ("/opt/aws/neuron/bin/oci_neuron_hook_wrapper.sh", "AWS_NEURON_VISIBLE_DEVICES names"),
+        ("habana", "HABANA_VISIBLE_DEVICES and HABANA_VISIBLE_MODULES name"),
+        ("habana-container-runtime", "HABANA_VISIBLE_DEVICES and HABANA_VISIBLE_MODULES name"),
+    ],
+)
+def test_runtime_of_every_vendor_causes_a_warning(runtime, sources):
+    for own in ({"runtime": runtime}, {"cmd_args": [f"--runtime={runtime}"]}):
+        (warning,) = bypasses(own, docker())
+        assert f"runtime {runtime} gives the container the GPUs that {sources}. Remove it" in warning
+
+
+VARIABLES = {
+    "nvidia": "NVIDIA_VISIBLE_DEVICES",
+    "amd": "AMD_VISIBLE_DEVICES",
+    "neuron": "AWS_NEURON_VISIBLE_DEVICES",
+    "gaudi": "HABANA_VISIBLE_DEVICES",
+}
+RUNTIMES = {"nvidia": "nvidia", "amd": "amd", "neuron": "neuron", "gaudi": "habana"}
+IGNORED, COUNTS = "is ignored, because gpus names the devices.", "requests devices in addition to gpus."
+
+
+@pytest.mark.parametrize("vendor", VARIABLES)
+@pytest.mark.parametrize("owner", VARIABLES)
+def test_variable_of_a_vendor_counts_if_its_runtime_reads_it(vendor, owner):
+    """For example NVIDIA_VISIBLE_DEVICES with Neuron's chips, on a host whose default runtime is NVIDIA's."""
+    name = VARIABLES[owner]
+    own = {"env": {name: "all"}}
+    counts = [f"env {name}=all {COUNTS} Remove it from env."]
+    ignored = [f"env {name}=all {IGNORED} Remove it from env."]
+    nothing = Access()
+    default = docker(default_runtime=RUNTIMES[owner])
+    by_path = docker(default_runtime="mine", runtimes={"mine": f"/usr/bin/{RUNTIMES[owner]}-container-runtime"})
+    for state in (default, by_path):
+        assert bypasses(own, state, access=nothing, vendor=vendor) == counts
+        assert bypasses(own, state, access=nothing, vendor=vendor, by_option=False) == counts
+    # The module chooses another runtime, or replaces the value.
+    assert bypasses(own, default, access=Access(runtime="runc"), vendor=vendor) == (ignored if owner == vendor else [])
+    assert bypasses(own, default, access=Access(env={name: "void"}), vendor=vendor) == ignored
+    assert bypasses(own, default, access=Access(env={name: "all"}), vendor=vendor) == []
+    # No runtime reads it.
+    assert bypasses(own, docker(), access=nothing, vendor=vendor) == (ignored if owner == vendor else [])
+    assert bypasses(own, docker(), access=nothing, vendor=vendor, by_option=False) == []
+
+
+def test_variable_that_the_engine_sets_for_a_device_request_is_ignored():
+    access = Access(isolation="device_requests", device_ids=(UUIDS[1],))
+    state = docker(default_runtime="nvidia")
+    (warning,) = bypasses({"env": {"NVIDIA_VISIBLE_DEVICES": "all"}}, state, access=access)
+    assert IGNORED in warning
 
 
 @pytest.mark.parametrize(

@@ -1570,7 +1570,7 @@ def test_gpus_that_the_users_environment_requests_cause_no_warning(case):
     assert "requested by the environment variable NVIDIA_VISIBLE_DEVICES (0)" in plan["gpu_assignment"]["reason"]
     assert plan["gpu_assignment"]["warnings"] == []
     (warning,) = case.plan(env={"NVIDIA_VISIBLE_DEVICES": "0"}, gpus=[1])["gpu_assignment"]["warnings"]
-    assert "env NVIDIA_VISIBLE_DEVICES=0 does not match gpus and is ignored" in warning
+    assert "env NVIDIA_VISIBLE_DEVICES=0 is ignored, because gpus names the devices" in warning
 
 
 def test_ambiguous_name_is_refused_before_the_pull(case):
