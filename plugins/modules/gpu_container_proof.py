@@ -63,15 +63,17 @@ options:
     type: str
     default: ""
   isolations:
-    description: Isolations that an engine must offer. Other isolations are tested if an engine offers them.
+    description:
+      - Isolations that an engine must offer. Other isolations are tested if an engine offers them.
+      - V(device_requests) and V(volume) require O(accelerator=nvidia), and V(devices) requires O(accelerator=neuron).
     type: list
     elements: str
-    choices: [cdi, device_requests, runtime, volume]
+    choices: [cdi, device_requests, devices, runtime, volume]
     default: []
   accelerator:
     description:
       - Whose devices the containers must see. V(neuron) are the chips of AWS Inferentia and Trainium.
-      - With V(neuron), O(image), O(isolations) and O(key) are errors. Every run starts containers, in an image that the
+      - With V(neuron), O(image) and O(key) are errors. Every run starts containers, in an image that the
         module builds, and writes no record.
     type: str
     choices: [nvidia, neuron]
@@ -110,9 +112,10 @@ EXAMPLES = r"""
     engines: [podman]
     isolations: [cdi]
 
-- name: Prove that containers see the chips of an inf2 instance
+- name: Prove that containers see the chips of an inf2 instance, and fail unless they can get the device nodes
   gpufleet.hosts.gpu_container_proof:
     accelerator: neuron
+    isolations: [devices]
 
 - name: Remove what the proofs left on the host
   gpufleet.hosts.gpu_container_proof:
@@ -144,20 +147,23 @@ methods:
     uuids:
       description:
         - The UUIDs that NVML showed in the container. MIG devices stand for a GPU in MIG mode. For other accelerators,
-          their stable IDs as in M(gpufleet.hosts.accelerator_facts).
+          the stable IDs, as in M(gpufleet.hosts.accelerator_facts), of the chips whose device nodes the container has.
       type: list
       elements: str
       returned: always
       sample: [GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61]
     cuda:
       description:
-        - V(passed), or V(not probed) with the reason. For AWS Neuron's chips, V(passed) means that the nodes can be
-          opened.
+        - For NVIDIA, whether CUDA computes in the container - V(passed), or V(not probed) with the reason.
+        - For AWS Neuron's chips, V(passed) means that the container can open the device nodes of all chips, and
+          V(not probed) that the proof failed, or that a node cannot be opened on the host, either. Nothing uses CUDA.
       type: str
       returned: always
       sample: passed
     passed:
-      description: Whether the container saw the expected GPUs and CUDA did not fail.
+      description:
+        - Whether the container saw the expected GPUs and CUDA did not fail. For AWS Neuron's chips, whether it has
+          exactly the expected device nodes and can open all that the host can open.
       type: bool
       returned: always
       sample: true
@@ -193,9 +199,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.neuron.accelerator import NeuronVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import NEURON, NVIDIA
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import chips, on_host, prove, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import chips, methods, on_host, prove, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.clients import StartError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.image import REPOSITORY
+
+_ISOLATIONS = {NVIDIA: methods.ISOLATIONS, NEURON: chips.ISOLATIONS}
 
 
 def main() -> None:
@@ -207,7 +215,7 @@ def main() -> None:
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "engines": {**strings, "choices": list(on_host.ENGINES)},
             "image": {"type": "str", "default": ""},
-            "isolations": {**strings, "choices": ["cdi", "device_requests", "runtime", "volume"]},
+            "isolations": {**strings, "choices": sorted({*methods.ISOLATIONS, *chips.ISOLATIONS})},
             "accelerator": {"type": "str", "choices": [NVIDIA, NEURON], "default": NVIDIA},
             "key": {"type": "dict", "no_log": False},
         },
@@ -225,9 +233,14 @@ def main() -> None:
             [program, *argv[1:]], expand_user_and_vars=False, environ_update=process_state.VARIABLES
         )
 
-    given = [name for name in ("image", "isolations", "key") if module.params[name]]
-    if given and module.params["accelerator"] != NVIDIA:
+    accelerator = module.params["accelerator"]
+    given = [name for name in ("image", "key") if module.params[name]]
+    if given and accelerator != NVIDIA:
         module.fail_json(msg=f"Option {given[0]} requires accelerator={NVIDIA}. Remove it.")
+    other = [name for name in module.params["isolations"] if name not in _ISOLATIONS[accelerator]]
+    if other:
+        known = ", ".join(_ISOLATIONS[accelerator])
+        module.fail_json(msg=f"isolations={other[0]} does not exist for accelerator={accelerator}. Use {known}.")
     try:
         if module.params["state"] == "absent":
             module.exit_json(**_absent(module, on_host.ProofEngines(run)))

@@ -31,6 +31,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.methods impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.results import NOT_PROBED, PASSED, MethodResult
 
 TITLE = "AWS Neuron chips"
+ISOLATIONS = (CDI, DEVICES, RUNTIME)
 _NODES = ("--nodes", "neuron")
 _LONGEST_OUTPUT = 600
 # The nodes have mode 0666, so only a security module refuses.
@@ -46,7 +47,7 @@ _LOOK_AT = {
 def offered(vendor: NeuronVendor, engine: EngineState, units: Sequence[Unit]) -> Offer:
     """Return the methods with which an engine gives all chips to a container."""
     methods, obstacles = [], {}
-    for isolation in (CDI, DEVICES, RUNTIME):
+    for isolation in ISOLATIONS:
         obstacle = vendor.obstacle(isolation, engine, units)
         if obstacle:
             obstacles[isolation] = obstacle

@@ -144,11 +144,35 @@ def test_neuron_chips_are_proved_without_a_record(run, monkeypatch):
     assert (run.path.exists(), Engines.events) == (False, ["docker: images"])
 
 
-@pytest.mark.parametrize("option", [{"key": KEY}, {"image": "site/tools:1"}, {"isolations": ["cdi"]}])
+@pytest.mark.parametrize("option", [{"key": KEY}, {"image": "site/tools:1"}])
 def test_options_of_nvidia_are_refused_for_other_accelerators(run, option):
     found = run(accelerator="neuron", **option)
     assert (found["failed"], found["proved"]) == (True, [])
     assert found["msg"] == f"Option {next(iter(option))} requires accelerator=nvidia. Remove it."
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "isolations", "refused"),
+    [
+        ("neuron", ["cdi", "devices", "runtime"], None),
+        (
+            "neuron",
+            ["cdi", "volume"],
+            "isolations=volume does not exist for accelerator=neuron. Use cdi, devices, runtime.",
+        ),
+        ("nvidia", ["cdi", "device_requests", "runtime", "volume"], None),
+        (
+            "nvidia",
+            ["devices"],
+            "isolations=devices does not exist for accelerator=nvidia. Use device_requests, runtime, cdi, volume.",
+        ),
+    ],
+)
+def test_each_accelerator_has_its_isolations(run, monkeypatch, accelerator, isolations, refused):
+    monkeypatch.setattr(gpu_container_proof.chips, "ProofChips", lambda vendor, run_program: vendor.name)
+    found = run(accelerator=accelerator, isolations=isolations)
+    assert found.get("msg") == refused
+    assert found["proved"] == ([] if refused else [["docker"]])
 
 
 def test_absent_removes_record_containers_and_images(run):
