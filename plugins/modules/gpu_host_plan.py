@@ -22,11 +22,23 @@ description:
 options:
   parts:
     description:
-      - The parts to plan, each the name of a role of this collection, V(driver_volume), V(container_proof) (containers
-        see the GPUs) or V(verify) (the GPUs are ready).
+      - The parts to plan. Most have the name of their role. V(driver_volume) is the driver in a Docker volume,
+        V(container_proof) shows that containers see the GPUs, and V(verify) checks that the GPUs are ready.
       - Without parts, the task only observes the host.
     type: list
     elements: str
+    choices:
+      - nvidia_driver
+      - nvidia_persistenced
+      - amd_driver
+      - container_engine
+      - nvidia_container_toolkit
+      - neuron_driver
+      - gaudi_driver
+      - driver_volume
+      - container_proof
+      - verify
+      - cuda_toolkit
     default: []
   requires_root:
     description: Fail unless the task runs as root.
@@ -36,12 +48,14 @@ options:
     description:
       - Whether the task succeeds if the parts cannot be carried out, and returns RV(errors). A playbook can then report
         all hosts before it fails some of them.
+      - If there are errors, RV(changes) and RV(notes) are the only other results, and can be missing.
     type: bool
     default: false
   short:
     description:
       - Whether a host that needs nothing returns its observation as JSON text in RV(host_text), instead of RV(host) and
-        the plans. Ansible copies each result several times, and a text faster than a dictionary.
+        RV(plan). Ansible copies each result several times, and a text faster than a dictionary.
+      - The option serves the playbooks of this collection, and can change in any release.
     type: bool
     default: false
   first_plan:
@@ -239,7 +253,7 @@ plan:
     - The plan of each part by its name, as the roles use it. Its keys may change in any release.
     - If it contains passwords, the result is hidden as with C(no_log).
   type: dict
-  returned: success
+  returned: success, unless O(short=true) and RV(converged) is V(true)
   sample: {container_engine: {packages: [docker.io]}}
 reports:
   description: The reports of the roles that are already known before any change, by the name of the variable.

@@ -9,13 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
 from ansible_collections.gpufleet.hosts.plugins.action import gpu_host_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS, REQUESTS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_result
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import BY_NAME, PARTS, REQUESTS
+from ansible_collections.gpufleet.hosts.plugins.modules import gpu_host_plan as documentation
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import site_samples
 
 # Ansible's results for hosts with Python 3.6, 3.7, 3.8, a version that Ansible rejects, and without Python.
@@ -58,6 +61,21 @@ class Plugin(gpu_host_plan.ActionModule):
         if isinstance(result, Exception):
             raise result
         return result(module_args) if callable(result) else result
+
+
+def test_documented_parts_are_those_that_the_task_accepts():
+    documented = yaml.safe_load(documentation.DOCUMENTATION)["options"]["parts"]["choices"]
+    assert sorted(documented) == sorted(BY_NAME)
+    refused = Plugin("gpu_kubernetes_node").run(task_vars={})
+    assert "gpu_kubernetes_node" in refused["msg"]
+    assert all(part in refused["msg"] for part in documented)
+
+
+def test_results_that_a_short_plan_leaves_out_are_documented():
+    returned = {name: one["returned"] for name, one in yaml.safe_load(documentation.RETURN).items()}
+    every = dict.fromkeys(returned, "x")
+    missing = every.keys() - plan_result.shortened(every).keys()
+    assert missing == {name for name, text in returned.items() if "unless O(short=true)" in text}
 
 
 def message(failure: Any) -> str:

@@ -85,6 +85,7 @@ EDITS = {
         ("  plugins/module_utils/facts/:", "  plugins/module_utils/example/: {scenarios: [default]}\n"),
         ("  roles/gaudi_driver/:", "  roles/example/: {scenarios: [default]}\n"),
     ],
+    "plugins/modules/gpu_host_plan.py": [("      - driver_volume\n", "      - example\n")],
     "README.md": [
         ("| [`observe`]", "| [`example`](roles/example/README.md) | an exporter of figures about the host |\n")
     ],
