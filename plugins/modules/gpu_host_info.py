@@ -402,6 +402,7 @@ host:
       description:
         - The configuration files of C(containerd) and of CRI-O (C(crio)), as texts by path, in the order in which the
           engine reads them. The values of logins are masked, and C(masked) lists the files with logins.
+        - C(unread) has the files of containerd that exist but cannot be read, or whose imports are uncertain.
         - C(mode) has the permissions of F(/etc/containerd/config.toml), and C(others) the existing files that belong to
           other programs, such as k3s.
         - C(nodes) has the texts of the files that a distribution of Kubernetes generates for its own containerd, and of
@@ -411,6 +412,7 @@ host:
         containerd: {/etc/containerd/config.toml: "version = 3"}
         crio: {}
         masked: []
+        unread: []
         mode: "0644"
         others: []
         nodes: {}

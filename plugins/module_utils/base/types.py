@@ -368,6 +368,7 @@ class CriFiles(TypedDict):
     containerd: dict[str, str]
     crio: dict[str, str]
     masked: list[str]
+    unread: list[str]
     mode: str | None
     others: list[str]
     nodes: dict[str, str]

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-import glob
+import fnmatch
 import os
+import posixpath
 import re
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import toml_values, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import paths
 
@@ -24,11 +26,16 @@ _OTHERS = (
     "/etc/crio/conf.d/99-nvidia.toml",
     *paths.EXISTING,
 )
-_IMPORTS = re.compile(r"^[ \t]*imports[ \t]*=[ \t]*\[(.*?)\]", re.MULTILINE | re.DOTALL)
-_STRING = re.compile(r"""["']([^"'\n]+)["']""")
-_SECRET = re.compile(
-    r"""(?i)(\b[\w-]*(?:password|passwd|secret|token|auth|authorization)["']?\s*=\s*)(\[[^\]]*\]|"(?:[^"\\]|\\.)*"|'[^']*')"""
-)
+# A text of TOML: on several lines, or on one.
+_LONG = r'"{3}(?:[^\\"]|\\.|"(?!""))*"{3,5}|' + r"'{3}(?:[^']|'(?!''))*'{3,5}"
+_SHORT = r'(?!"{3})"(?:[^"\\\n]|\\.)*"|' + r"(?!'{3})'[^'\n]*'"
+_LIST = rf"""\[(?:{_LONG}|{_SHORT}|#[^\n]*|[^\]"'#])*\]"""
+_NAMES = "password|passwd|passphrase|secret|token|auth|authorization|credentials?|bearer|api[_-]?key|private[_-]?key"
+_SECRET = re.compile(rf"""(?is)(\b[\w-]*(?:{_NAMES})["']?[ \t]*=[ \t]*)({_LIST}|{_LONG}|{_SHORT})""")
+# A part that can contain the login of a URL: a text on one line, or a word of a comment or of a longer text.
+_PART = re.compile(rf"""{_SHORT}|[^\s"']+""")
+# For a text that the reader of a Python without tomllib rejects. The plan finds what this expression does not.
+_IMPORTS = re.compile(rf"""(?ms)^[ \t]*["']?imports["']?[ \t]*=[ \t]*({_LIST})""")
 _MASK = r'\1"********"'
 _LARGEST = 256 * 1024
 
@@ -39,8 +46,10 @@ def read(root: str) -> dict:
     `containerd` and `crio`: texts by path, without logins. `masked`: the files with logins. `mode`: the permissions of
     containerd's root file. `others`: which files exist that show other owners, and drop-ins that no engine reads.
     `nodes`: the texts of the files that distributions of Kubernetes generate, or that are registered with them.
+    `unread`: the files of containerd that exist but cannot be read, or whose imports are uncertain.
     """
     masked: list[str] = []
+    unread: list[str] = []
     containerd: dict[str, str] = {}
     pending = [CONTAINERD] if exists(root, CONTAINERD) else _found(root, _DEFAULT_IMPORT)
     while pending:
@@ -49,7 +58,9 @@ def read(root: str) -> dict:
             text = _text(root, path, masked)
             if text is not None:
                 containerd[path] = text
-                pending += _imported(root, path, text)
+                pending += _imported(root, path, text, unread)
+            elif exists(root, path):
+                unread.append(path)
     crio = [_CRIO, *(f"{_CRIO_DIRECTORY}/{name}" for name in sorted(listing(root, _CRIO_DIRECTORY)))]
     texts = {path: _text(root, path, masked) for path in crio}
     nodes = {path: _text(root, path, masked) for path in paths.TEXTS}
@@ -57,6 +68,7 @@ def read(root: str) -> dict:
         "containerd": containerd,
         "crio": {path: text for path, text in texts.items() if text is not None},
         "masked": masked,
+        "unread": unread,
         "mode": _mode(root),
         "others": [path for path in _OTHERS if exists(root, path)],
         "nodes": {path: text for path, text in nodes.items() if text is not None},
@@ -70,16 +82,37 @@ def _mode(root: str) -> str | None:
         return None
 
 
-def _imported(root: str, path: str, text: str) -> list[str]:
+def _imported(root: str, path: str, text: str, unread: list[str]) -> list[str]:
+    try:
+        patterns = toml_values.read(text).get("imports")
+    except toml_values.TomlValueError:
+        unread.append(path)
+        patterns = _likely_imports(text)
+    directory = posixpath.dirname(path)
+    # The plan reports an entry that is no text.
+    names = [pattern for pattern in patterns if isinstance(pattern, str)] if isinstance(patterns, list) else []
+    return [name for pattern in names for name in _found(root, posixpath.join(directory, pattern))]
+
+
+def _likely_imports(text: str) -> list:
     found = _IMPORTS.search(text)
-    patterns = _STRING.findall(found.group(1)) if found else []
-    directory = os.path.dirname(path)
-    return [name for pattern in patterns for name in _found(root, os.path.join(directory, pattern))]
+    try:
+        return toml_values.read(f"imports = {found.group(1)}")["imports"] if found else []
+    except toml_values.TomlValueError:
+        return []
 
 
 def _found(root: str, pattern: str) -> list[str]:
-    base = root.rstrip("/")
-    return [path[len(base) :] for path in sorted(glob.glob(base + os.path.normpath(pattern)))]
+    """Return the files of an import. Only with a star, it is a pattern, which finds hidden files too."""
+    found = [""]
+    for part in posixpath.normpath(pattern).lstrip("/").split("/"):
+        if "*" in pattern:
+            found = [
+                f"{path}/{name}" for path in found for name in listing(root, path) if fnmatch.fnmatchcase(name, part)
+            ]
+        else:
+            found = [f"{path}/{part}" for path in found]
+    return found
 
 
 def _text(root: str, path: str, masked: list[str]) -> str | None:
@@ -87,6 +120,7 @@ def _text(root: str, path: str, masked: list[str]) -> str | None:
     if text is None:
         return None
     hidden = _SECRET.sub(_MASK, text)
+    hidden = _PART.sub(lambda part: url_logins.masked(part.group()), hidden) if "://" in hidden else hidden
     if hidden != text:
         masked.append(path)
     return hidden

@@ -199,6 +199,13 @@ def _containerd(result: CriPlan, host: Host, version: str, runtime: CriRuntime, 
     result.reasons += [text.rstrip(".") for text in found.reasons]
     if found.problems:
         return
+    unread = _unread(host) if found.drop_in is not None else []
+    if unread:
+        result.problems.append(
+            f"containerd imports {', '.join(unread)}, which could not be read on the host, so the effect of a drop-in "
+            "is unknown. Nothing was changed. Correct the key imports or the file, and run the role again."
+        )
+        return
     if found.drop_in is not None and seen["masked"] and (found.root or not found.merges):
         result.reasons.append(
             f"{', '.join(seen['masked'])} contains logins, so the role does not rewrite containerd's configuration. "
@@ -212,12 +219,24 @@ def _containerd(result: CriPlan, host: Host, version: str, runtime: CriRuntime, 
             now = toml_text.parse(root or "")
             wanted = {**{key: now[key] for key in known if key in now}, **found.root}
         files = [_file(host, runtime.containerd_drop_in, found.drop_in)]
+        # A table that replaces that of the root file can have its secrets.
+        files[0].mode = files[0].mode if found.merges else seen["mode"] or files[0].mode
         roots = _root_files(host, runtime, wanted, is_imported=found.drop_in is not None)
     except TomlError as error:
         result.problems.append(f"{ROOT_FILE} cannot be changed: {error}. Nothing was changed.")
         return
     change = _change(host, CONTAINERD, [*files, *roots] if found.drop_in else [*roots, *files], "restarted")
     _add(result, "containerd", runtime, change, policy)
+
+
+def _unread(host: Host) -> list[str]:
+    """Return the imports that the observation has not read. Own drop-ins may be missing."""
+    texts, found = host["cri_files"]["containerd"], []
+    for path in host["cri_files"].get("unread") or []:
+        imports = cri_runtime.imports(path, texts[path]) if path in texts else [path]
+        missing = [name for name in imports if name not in owned.CONTAINERD_DROP_INS]
+        found += [name for name in missing if not cri_runtime.selected([name], path, texts)]
+    return found
 
 
 def _crio(result: CriPlan, host: Host, version: str, runtime: CriRuntime, policy: _CriPolicy) -> None:

@@ -344,10 +344,15 @@ def crio_program(texts: t.Mapping[str, str], runtime: CriRuntime = NVIDIA) -> st
 
 def _root_keys(root: dict[str, t.Any], number: int, drop_in: str) -> dict[str, t.Any]:
     """Return the keys to set in the root file. Without its version, the file could not import the drop-in."""
-    imports = list(root.get("imports") or [])
-    if _imported(root, ROOT_FILE, [drop_in]):
+    known = list(root.get("imports") or [])
+    if selected(known, ROOT_FILE, [drop_in]):
         return {}
-    return {**({} if "version" in root else {"version": number}), "imports": [*imports, drop_in]}
+    return {**({} if "version" in root else {"version": number}), "imports": [*known, drop_in]}
+
+
+def imports(path: str, text: str) -> list[str]:
+    """Return the key imports of a file."""
+    return list(_parsed(path, text).get("imports") or [])
 
 
 def _load_order(trees: t.Mapping[str, dict[str, t.Any]]) -> list[str]:
@@ -358,17 +363,18 @@ def _load_order(trees: t.Mapping[str, dict[str, t.Any]]) -> list[str]:
         path = pending.pop(0)
         if path not in found:
             found.append(path)
-            pending += _imported(trees[path], path, trees)
+            pending += selected(trees[path].get("imports") or [], path, trees)
     return found
 
 
-def _imported(tree: dict[str, t.Any], path: str, paths: t.Iterable[str]) -> list[str]:
-    """Return which paths a file imports. A star does not cross a directory, and without a star, nothing is a pattern.
+def selected(patterns: t.Iterable[str], path: str, paths: t.Iterable[str]) -> list[str]:
+    """Return which paths the imports of a file select.
 
-    The rule is that of resolveImports in containerd/containerd, v1.7.27, services/server/config/config.go.
+    A star does not cross a directory, and without a star, nothing is a pattern. The rule is that of resolveImports in
+    containerd/containerd, v1.7.27, services/server/config/config.go.
     """
     result = []
-    for text in tree.get("imports") or []:
+    for text in patterns:
         pattern = posixpath.normpath(posixpath.join(posixpath.dirname(path), text)).split("/")
         for parts in sorted(name.split("/") for name in paths):
             is_glob = "*" in text and len(parts) == len(pattern)

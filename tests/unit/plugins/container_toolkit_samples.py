@@ -51,7 +51,9 @@ def host(key: str, packages: t.Mapping[str, str] | None = None, **more: t.Any) -
     seen.setdefault("cdi_specs", [])
     seen["engines"].setdefault("crio", {"package": None, "version": None})
     seen.setdefault("nvidia_runtimes", {})
-    seen.setdefault("cri_files", {"containerd": {}, "crio": {}, "masked": [], "mode": None, "others": [], "nodes": {}})
+    seen.setdefault(
+        "cri_files", {"containerd": {}, "crio": {}, "masked": [], "unread": [], "mode": None, "others": [], "nodes": {}}
+    )
     return seen
 
 

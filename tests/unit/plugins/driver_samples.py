@@ -203,7 +203,15 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         "nvidia_runtimes": {},
         "nvidia_docker_traces": False,
         "nvidia_docker": None,
-        "cri_files": {"containerd": {}, "crio": {}, "masked": [], "mode": None, "others": [], "nodes": {}},
+        "cri_files": {
+            "containerd": {},
+            "crio": {},
+            "masked": [],
+            "unread": [],
+            "mode": None,
+            "others": [],
+            "nodes": {},
+        },
         "driver_volume": None,
         "docker_daemon_json": {
             "path": owned.DAEMON_JSON,

@@ -3,10 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import typing as t
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import toml_values
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import cri_files
 
 ROOT_FILE = "/etc/containerd/config.toml"
@@ -72,3 +74,68 @@ def test_logins_are_masked(tmp_path: Path, text: str, hidden: bool) -> None:
 def test_files_of_others_are_named(tmp_path: Path) -> None:
     path = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
     assert read(tmp_path, **{path: ""})["others"] == [path]
+
+
+WITHOUT_TOMLLIB = pytest.mark.parametrize("reader", [None, toml_values.read_plain])
+
+
+@WITHOUT_TOMLLIB
+@pytest.mark.parametrize(
+    "imports",
+    [
+        'imports = ["/srv/a.toml"] # plain',
+        'imports = [ "/srv/other.toml", # see [wiki]\n  "/srv/a.toml" ]',
+        'imports = ["/srv/[a-b]*.toml"]',
+        '"imports" = ["/srv/a.toml"]',
+        "'imports' = ['/srv/a.toml']",
+        'imports = ["/s*/a.toml"]',
+        # A text on several lines, which the reader of an old Python rejects.
+        'x = """\n"""\n"imports" = [ # [\n "/srv/a.toml"]',
+    ],
+)
+def test_imports_of_every_form_are_read(imports: str, reader: t.Any, tmp_path: Path, monkeypatch: t.Any) -> None:
+    if reader:
+        monkeypatch.setattr(toml_values, "read", reader)
+    found = read(tmp_path, **{ROOT_FILE: f"version = 2\n{imports}\n", "/srv/a.toml": "a = 1\n"})
+    assert found["containerd"].get("/srv/a.toml") == "a = 1\n"
+
+
+def test_only_a_star_makes_a_pattern_which_finds_hidden_files(tmp_path: Path) -> None:
+    files = {"/srv/.a.toml": "", "/srv/b.toml": ""}
+    found = read(tmp_path, **{ROOT_FILE: 'imports = ["/srv/?.toml", "/srv/*.toml"]\n', **files})
+    assert list(found["containerd"]) == [ROOT_FILE, *files]
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / "srv/a.toml").mkdir(parents=True)
+    assert read(tmp_path, **{ROOT_FILE: 'imports = ["/srv/a.toml", "/srv/none.toml"]\n'})["unread"] == ["/srv/a.toml"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'endpoint = ["https://ci:s3cret@mirror.example"]\n',
+        'endpoint = ["https://near.example","https://ci:s3cret@mirror.example"]\n',
+        "proxy = 'http://robot:s3cret@proxy.example:3128'\n",
+        "# don't use https://ci:s3cret@mirror.example\n",
+        'x = """\nhttps://ci:s3cret@mirror.example\n"""\n',
+        'password = """s3cret"""\n',
+        'password = """\nx"y\ns3cret"""\n',
+        "password = '''\ns3cret'''\n",
+        'client_key_passphrase = "s3cret"\n',
+        'credential = "s3cret"\n',
+        'bearer = "s3cret"\n',
+        'headers = { Authorization = ["Basic a]b", "s3cret"] }\n',
+    ],
+)
+def test_logins_of_every_form_are_masked_and_the_rest_stays(text: str, tmp_path: Path) -> None:
+    found = read(tmp_path, **{ROOT_FILE: f"version = 2\n{text}y = 'near'\n"})
+    assert (found["masked"], "s3cret" in found["containerd"][ROOT_FILE]) == ([ROOT_FILE], False)
+    shown = toml_values.read(found["containerd"][ROOT_FILE])
+    assert (shown["version"], shown["y"]) == (2, "near")
+
+
+def test_addresses_without_logins_stay(tmp_path: Path) -> None:
+    text = 'endpoint = ["https://mirror.example", "x@y"] # https://mirror.example\nimage = "pause@sha256:0"\n'
+    found = read(tmp_path, **{ROOT_FILE: text})
+    assert (found["masked"], found["containerd"][ROOT_FILE]) == ([], text)

@@ -328,3 +328,27 @@ def test_crio_is_reloaded_where_that_is_enough(version: str, policy: str, action
     assert plan(seen, policy=policy).changes == []
     gone = cri_plan.removal(t.cast("t.Any", seen), policy)
     assert gone.changes == [f"remove {owned.CRIO_DROP_IN}", f"{action.removesuffix('ed')} {CRIO}"]
+
+
+@pytest.mark.parametrize(
+    ("unread", "root", "named"),
+    [
+        (["/srv/a.toml"], 'imports = ["/srv/a.toml"]', "/srv/a.toml"),
+        ([ROOT_FILE], 'imports = ["/srv/a.toml", "/srv/x/[0-9]*.toml"]', "/srv/a.toml, /srv/x/[0-9]*.toml"),
+        ([ROOT_FILE], 'imports = ["/srv/b.toml"]', None),
+        ([ROOT_FILE], f'imports = ["/srv/b.toml", "{DROP_IN}"]', None),
+    ],
+)
+def test_import_that_was_not_read_is_a_problem_that_names_it(unread: list[str], root: str, named: str | None) -> None:
+    texts = {ROOT_FILE: f"version = 2\n{root}\n", "/srv/b.toml": ""}
+    done = plan(host("containerd", "1.7.24", containerd=texts, unread=unread))
+    assert bool(done.engines) is (named is None)
+    assert [f"imports {named}, which could not be read" in text for text in done.problems] == [True] * bool(named)
+
+
+@pytest.mark.parametrize(("version", "mode"), [("1.7.24", "0600"), ("2.1.5", "0644")])
+def test_drop_in_that_carries_the_table_of_the_root_file_has_its_mode(version: str, mode: str) -> None:
+    root = OLD if mode == "0600" else NEW
+    done = plan(host("containerd", version, containerd={ROOT_FILE: root}, mode="0600"))
+    modes = {file.path: file.mode for file in done.engines[0].files}
+    assert (modes[DROP_IN], modes[ROOT_FILE]) == (mode, "0600")
