@@ -56,10 +56,6 @@ class Comparison:
     differences: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
-    @property
-    def is_fresh(self) -> bool:
-        return not self.differences and not self.unknown
-
 
 def assemble(devices: list[dict], common: dict, host: Any) -> dict:
     """Return the specification of devices, with the edits that all of them share."""

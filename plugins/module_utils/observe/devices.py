@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_bytes, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
@@ -14,12 +13,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
 
-Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
-
-def nvidia(root: str, functions: list[dict], host: dict, run: Run) -> dict:
+def nvidia(root: str, functions: list[dict], host: dict) -> dict:
     """Return NVIDIA's devices, driver and kernel module. `host`: the observation with its platform and its kernels."""
-    loaded = driver(root, host["kernel"], run)
+    loaded = driver(root, host["kernel"])
     module = {
         "name": "nvidia",
         "loaded": loaded["loaded"] is not None,
@@ -92,7 +89,7 @@ def _nvlink5_switches(root: str, functions: list[dict]) -> list[str]:
     return [name for name, path in places.items() if b"SW_MNG" in (read_bytes(root, path, 4096) or b"")]
 
 
-def driver(root: str, kernel: dict, run: Run) -> dict:
+def driver(root: str, kernel: dict) -> dict:
     modules = {entry["release"]: entry["nvidia_module"] for entry in kernel["kernels"]}
     running, upcoming = (modules.get(kernel[name]) or {} for name in ("running", "next_boot"))
     versions = host_driver.loaded_and_library(root)

@@ -251,7 +251,7 @@ def _system(
 
 def _add_nvidia(root: str, host: dict, functions: list, run: Run) -> None:
     """Describe NVIDIA's GPUs and driver, the driver in the initramfs, and the programs that use GPUs."""
-    group = host["accelerators"]["nvidia"] = devices.nvidia(root, functions, host, run)
+    group = host["accelerators"]["nvidia"] = devices.nvidia(root, functions, host)
     # An LXC guest has the kernel of its node.
     is_guest = host["os"]["variant"] == system_container.VARIANT
     host["initramfs"] = [] if is_guest else initramfs.read(root, host["kernel"], group["driver"], run)

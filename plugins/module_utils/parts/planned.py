@@ -68,8 +68,8 @@ class Context:
     host: Host
     # The user's variables by role, without the role's prefix.
     values: Values
-    # The roles' data for the platforms: `nvidia_driver` (of this host's platform, or None), `nvidia_persistenced`,
-    # `container_engine` and `nvidia_container_toolkit` (of all platforms).
+    # The data of each role that depends on the platform: of `nvidia_driver` for this host's platform, or None, of the
+    # other roles for all platforms.
     platforms: Mapping[str, Any]
     is_controller: bool = False
     # The answer of the package manager: available versions by package, streams by dnf module, dependencies by package.

@@ -16,8 +16,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import d
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.placement import ENGINE, placement
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.request import NODE_ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan, node_runtime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import NVIDIA
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import PATH
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.vendor_runtimes import HABANA, NVIDIA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.vendor_runtimes import HABANA
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host

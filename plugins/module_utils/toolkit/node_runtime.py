@@ -41,13 +41,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     registered_runtimes,
     toml_text,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import NVIDIA
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import NAME, PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.vendor_runtimes import (
-    HABANA,
-    HABANA_PACKAGE,
-    NVIDIA,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.vendor_runtimes import HABANA, HABANA_PACKAGE
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host

@@ -1,12 +1,12 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The runtimes that this collection registers in containerd and CRI-O, by vendor. Only names."""
+"""The runtime of other vendors than NVIDIA that this collection registers in containerd and CRI-O. Only names."""
 
 from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import NVIDIA, CriRuntime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import CriRuntime
 
 HABANA_PACKAGE = "habanalabs-container-runtime"
 # HabanaAI/gaudi-container-runtime, cmd/habana-container-runtime/main.go (5e3298a): it calls the first runc in its PATH.
@@ -19,4 +19,3 @@ HABANA = CriRuntime(
     owned.GAUDI_CRIO_DROP_IN,
     uses_path=True,
 )
-BY_VENDOR = {"nvidia": NVIDIA, "gaudi": HABANA}

@@ -37,6 +37,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended.output i
     last_line,
 )
 
+# Those of base/owned.py, which this program does not contain.
 SETTINGS = "/etc/gpufleet/pull.json"
 STATE = "/var/lib/gpufleet/pull"
 METADATA = "http://169.254.169.254/latest"

@@ -39,6 +39,17 @@ def edit(target: Path, edits: Mapping[str, Sequence[tuple[str, str]]]) -> None:
         (target / path).write_text(text, encoding="utf-8")
 
 
+def changed(target: Path) -> list[str]:
+    """Return the files of a copy that the collection does not have, or has with other content."""
+    files = (path for path in target.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    names = (str(path.relative_to(target)) for path in files)
+    return sorted(
+        name
+        for name in names
+        if not (ROOT / name).is_file() or (ROOT / name).read_bytes() != (target / name).read_bytes()
+    )
+
+
 def probe(home: Path, program: str) -> Any:
     """Run a program with the copy, and return what it prints as JSON."""
     environment = {**os.environ, "PYTHONPATH": str(home), "ANSIBLE_COLLECTIONS_PATH": str(home)}

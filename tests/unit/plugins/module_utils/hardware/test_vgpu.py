@@ -74,7 +74,7 @@ def seen(tmp_path, device: str, subsystem: str, content: bytes | None, driver: s
     tree.function(ADDRESS, device, subsystem=subsystem, driver=driver)
     if content is not None:
         tree.file(f"sys/bus/pci/devices/{ADDRESS}/config", content)
-    return devices.nvidia(tree.root, pci.scan_all(tree.root), HOST, run=None)["vgpus"]
+    return devices.nvidia(tree.root, pci.scan_all(tree.root), HOST)["vgpus"]
 
 
 @pytest.mark.parametrize(("device", "subsystem", "content", "version"), [row[1:] for row in VGPUS],

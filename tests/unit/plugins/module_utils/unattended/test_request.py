@@ -17,6 +17,7 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpufleet.hosts.plugins.filter.user_data_internal import user_data
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import pull
 from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import user_data as documents
 
 GOOD = {
@@ -128,6 +129,10 @@ def content(file):
     if file.get("encoding") == "gz+b64":
         return gzip.decompress(base64.b64decode(file["content"])).decode()
     return file["content"]
+
+
+def test_the_program_uses_the_paths_of_the_collection():
+    assert (pull.SETTINGS, pull.STATE) == (owned.PULL_SETTINGS, owned.PULL_STATE)
 
 
 def test_the_settings_reach_the_host():
