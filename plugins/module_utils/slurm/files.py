@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _OPTION = re.compile(r"([A-Za-z_]+)\s*=\s*(\"[^\"]*\"|\S+)")
 # More nodes than any cluster has in one expression; what is longer is not expanded.
 _MOST = 100_000
@@ -26,7 +26,8 @@ class SlurmLine:
 def parse(text: str) -> list[SlurmLine]:
     """Return the lines that set options. A backslash continues a line, and # starts a comment."""
     found, waiting, start = [], "", 0
-    for number, raw in enumerate(text.splitlines(), start=1):
+    # The end of the file ends a continued line, too.
+    for number, raw in enumerate([*text.splitlines(), ""], start=1):
         line = raw.partition("#")[0].rstrip()
         start = start or number
         if line.endswith("\\"):
@@ -93,13 +94,17 @@ def without_block(text: str, node: str) -> str:
 
 
 def with_block(text: str, node: str, lines: list[str]) -> str:
-    """Return a file with our block for a node at its place, or at the end. Without lines, the file has no block."""
+    """Return a file with one block of ours for a node, at the place of the first one, or at the end.
+
+    Without lines, the file has no block.
+    """
     if not lines:
         return without_block(text, node)
     first, last = _marks(node)
     block = "\n".join([first, *lines, last]) + "\n"
-    if _block(node).search(text):
-        return _block(node).sub(lambda _match: block, text, count=1)
+    match = _block(node).search(text)
+    if match:
+        return text[: match.start()] + block + without_block(text[match.end() :], node)
     return text + ("" if not text or text.endswith("\n") else "\n") + block
 
 

@@ -23,6 +23,11 @@ _NO_VARIABLES = "no_gpu_env"
 # The vendors of the plugins that detect GPUs. Newer releases have more, which the user can name.
 DETECTED = {"nvml": (schema.NVIDIA,), "rsmi": (schema.AMD,), "oneapi": (schema.INTEL,), "nvidia": (schema.NVIDIA,)}
 _NUMBERED = re.compile(r"(.*?)(\d+)")
+# Slurm's suffixes of a count: k and KiB are powers of 1024, KB of 1000. SchedMD/slurm (284c3b95), suffix_mult.
+_COUNT = re.compile(r"([0-9]+)(?:([kmgtp])(i?b)?)?", re.ASCII | re.IGNORECASE)
+_POWERS = "kmgtp"
+# Longer counts are as wrong as this one.
+_MOST_DIGITS = 18
 
 
 @dataclass(frozen=True)
@@ -129,11 +134,24 @@ def parse_gres(text: str) -> dict[str, int]:
         fields = part.split(":")
         if fields[0] != NAME:
             continue
-        number = fields[-1] if len(fields) > 1 and fields[-1].isdigit() else "1"
+        number = count(fields[-1]) if len(fields) > 1 else None
         # A type can be a number: gpu:1080:2.
-        kind = fields[1] if len(fields) > 2 or (len(fields) > 1 and not fields[1].isdigit()) else ""
-        counts[kind] = counts.get(kind, 0) + int(number)
+        kind = fields[1] if len(fields) > 2 or (len(fields) > 1 and number is None) else ""
+        counts[kind] = counts.get(kind, 0) + (1 if number is None else number)
     return counts
+
+
+def count(text: str) -> int | None:
+    """Return a count of Slurm: 8, 1K. None for what is no number, which Slurm reads as a type, and 0 for a bad one."""
+    if not "0" <= text[:1] <= "9":
+        return None
+    match = _COUNT.fullmatch(text)
+    if match is None:
+        return 0
+    digits, letter, unit = match.groups()
+    base = 1000 if (unit or "").lower() == "b" else 1024
+    power = _POWERS.index(letter.lower()) + 1 if letter else 0
+    return int(digits.lstrip("0")[:_MOST_DIGITS] or 0) * base**power
 
 
 def _groups(devices: Sequence[SlurmGres]) -> list[list[SlurmGres]]:

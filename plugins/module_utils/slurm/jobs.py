@@ -44,11 +44,11 @@ def allocations(text: str, node: str) -> list[SlurmAllocation]:
     return found
 
 
-def _indexes(gres: str) -> frozenset[int] | None:
+def _indexes(text: str) -> frozenset[int] | None:
     """Return the GPUs in the GRES of a node. None if a job has GPUs or parts of them (shard, mps) without numbers."""
     numbers: set[int] = set()
-    parts = _PART.findall(gres)
-    for _name, _type, detail in (part for part in parts if _count(part[1]) != 0):
+    parts = _PART.findall(text)
+    for _name, _type, detail in (part for part in parts if not re.fullmatch(r".*:0+", part[1])):
         match = re.search(r"IDX:([0-9,-]+)", detail)
         if match is None:
             return None
@@ -56,14 +56,9 @@ def _indexes(gres: str) -> frozenset[int] | None:
             first, _sign, last = one.partition("-")
             if first.isdigit():
                 numbers |= set(range(int(first), int(last or first) + 1))
-    if not parts and re.search(r"\b(?:gpu|shard|mps)\b", gres):
+    if not parts and re.search(r"\b(?:gpu|shard|mps)\b", text):
         return None
     return frozenset(numbers)
-
-
-def _count(text: str) -> int | None:
-    last = text.rpartition(":")[2]
-    return int(last) if last.isdigit() else None
 
 
 def numbered_files(gres_conf: str, node: str, node_gres: str) -> dict[int, frozenset[str]] | None:

@@ -18,6 +18,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import
 GRES, CGROUP, SLURM = "gres.conf", "cgroup.conf", "slurm.conf"
 # The state of a node whose registration the controller rejected, in scontrol and in sinfo.
 _REJECTED = {"INVALID_REG", "INVAL"}
+# SchedMD/slurm (284c3b95), src/common/parse_value.c.
+_TRUE = ("yes", "up", "true", "1")
 # Seconds that slurmd waits for the device nodes at boot.
 _WAIT = 120
 # Units that create device nodes, or change what they are. An ordering after a unit that does not exist has no effect.
@@ -182,18 +184,13 @@ def _detection(line: files.SlurmLine) -> str:
 
 def _plan_cgroup(host: SlurmHost, request: SlurmRequest, result: SlurmNodePlan) -> None:
     wanted = ["ConstrainDevices=yes"] if request.present and request.constrain_devices and result.gres_lines else []
-    value = next(
-        (
-            line.options["constraindevices"].lower()
-            for line in _others(host, CGROUP)
-            if "constraindevices" in line.options
-        ),
-        None,
-    )
+    options = {name: value for line in _others(host, CGROUP) for name, value in line.options.items()}
+    # Slurm uses the last of several lines.
+    value = options.get("constraindevices")
     if host.configless:
         return
     if wanted and value is not None:
-        if value != "yes":
+        if value.lower() not in _TRUE:
             result.problems.append(
                 f"{host.directory}/{CGROUP} sets ConstrainDevices={value}, so a job could use the GPUs of other jobs. "
                 "Remove the line, or set gpu_slurm_node_constrain_devices to false."

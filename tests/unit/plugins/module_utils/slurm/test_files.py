@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files,
         ("gpu[08-11]", ["gpu08", "gpu09", "gpu10", "gpu11"]),
         ("a[1,3-4]b[05],c", ["a1b05", "a3b05", "a4b05", "c"]),
         ("n[0-999999999]", []),
+        (f"n[0-{'9' * 5000}]", [f"n0-{'9' * 5000}"]),
         ("", []),
     ],
 )
@@ -35,6 +36,21 @@ def test_lines_are_read_with_continuations_and_comments():
         (2, {"nodename": "a", "name": "gpu", "file": "/dev/nvidia0"}),
         (5, {"autodetect": "nvml"}),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a\nName=gpu \\", [(1, "a"), (2, "Name=gpu")]),
+        ("Name=gpu \\\n", [(1, "Name=gpu")]),
+        ("Name=gpu \\ # x\n", [(1, "Name=gpu")]),
+        ("Name=gpu \\\nCount=1 \\", [(1, "Name=gpu  Count=1")]),
+        ("\\", []),
+        ("a \\\n\nb", [(1, "a"), (3, "b")]),
+    ],
+)
+def test_the_end_of_the_file_ends_a_continued_line(text, expected):
+    assert [(line.number, line.text) for line in files.parse(text)] == expected
 
 
 @pytest.mark.parametrize(
@@ -111,6 +127,8 @@ def job(nodes, number=7, state="RUNNING"):
         ([("n2", "gpu:1(IDX:0)"), ("n1", "gpu:1(IDX:3)")], [{3}]),
         ([("n1", "gpu:a100:1(IDX:0),gpu:t4:1(IDX:2)")], [{0, 2}]),
         ([("n1", "gpu:a100:0(IDX:)")], []),
+        ([("n1", "gpu:a100:\u00b2(IDX:0)")], [{0}]),
+        ([("n1", "gpu:1g.10gb(IDX:3)")], [{3}]),
         ([("n1", "gpu:a100:2")], [None]),
         ([("n1", "gpu:a100:2(IDX:N/A)")], [None]),
         ([("n1", "gpu:1080:1(IDX:2)")], [{2}]),

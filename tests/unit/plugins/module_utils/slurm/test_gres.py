@@ -309,9 +309,23 @@ def test_a_device_that_slurm_cannot_use_is_left_out_and_named(device, reason):
         ("gpu:1080:2,gpu:h100_1g.10gb:7(S:0,1)", {"1080": 2, "h100_1g.10gb": 7}),
         ("gpu:a100", {"a100": 1}),
         ("gpu", {"": 1}),
+        # Text that is no number is a type; suffixes: SchedMD/slurm (284c3b95), suffix_mult.
+        ("gpu:a100:\u00b2", {"a100": 1}),
+        ("gpu:a100:\u0663", {"a100": 1}),
+        ("gpu:1K", {"": 1024}),
+        ("gpu:a100:1K(S:0-1)", {"a100": 1024}),
+        ("gpu:a100:2k,gpu:t4:1kb,gpu:l4:1MiB", {"a100": 2048, "t4": 1000, "l4": 1024**2}),
+        ("gpu:a100:1mb,gpu:t4:1G,gpu:l4:1tB,gpu:h20:1pib", {"a100": 10**6, "t4": 2**30, "l4": 10**12, "h20": 2**50}),
+        ("gpu:a100:1E,gpu:t4:2", {"a100": 0, "t4": 2}),
+        ("gpu:h100_1g.10gb", {"h100_1g.10gb": 1}),
+        ("gpu:a100:" + "0" * 5000 + "2", {"a100": 2}),
         ("", {}),
         ("(null)", {}),
     ],
 )
 def test_the_gres_of_a_node_is_counted_by_type(text, expected):
     assert gres.parse_gres(text) == expected
+
+
+def test_a_count_of_thousands_of_digits_is_more_than_any_host_has():
+    assert gres.parse_gres("gpu:a100:" + "9" * 5000)["a100"] > 10**15

@@ -217,9 +217,29 @@ def test_devices_do_not_change_under_jobs_that_nobody_can_see(request_):
     assert node_plan.plan(dataclasses.replace(silent, active=False), request_).problems == []
 
 
-def test_a_setting_that_exists_is_not_written_twice():
-    plan = node_plan.plan(host(cgroup="ConstrainDevices=yes # ours\n"), PRESENT)
+# The words that Slurm accepts: SchedMD/slurm (284c3b95), src/common/parse_value.c. It uses the last of several lines.
+@pytest.mark.parametrize(
+    ("text", "is_on"),
+    [
+        *((f"ConstrainDevices={word}", True) for word in ("yes # ours", "YES", "true", "True", "1", "up", '"yes"')),
+        *((f"ConstrainDevices={word}", False) for word in ("no", "false", "0", "down", "on", "y", "enabled", "11")),
+        ("ConstrainDevices=no\nConstrainDevices=yes", True),
+        ("ConstrainDevices=yes\nConstrainDevices=no", False),
+    ],
+)
+def test_a_setting_that_exists_is_not_written_twice(text, is_on):
+    plan = node_plan.plan(host(cgroup=f"{text}\n"), PRESENT)
     assert CGROUP not in plan.writes
+    assert (plan.problems == []) is is_on
+
+
+def test_two_blocks_of_ours_become_one():
+    first = carried_out(host(gres="Name=nic\n"), node_plan.plan(host(gres="Name=nic\n"), PRESENT))
+    block = first.texts["gres.conf"].removeprefix("Name=nic\n")
+    twice = dataclasses.replace(first, texts={**first.texts, "gres.conf": f"{block}Name=nic\n{block}Name=x\n{block}"})
+    plan = node_plan.plan(twice, PRESENT)
+    assert (plan.writes, plan.gres_changes) == ({GRES: f"{block}Name=nic\nName=x\n"}, True)
+    assert node_plan.plan(carried_out(twice, plan), PRESENT).writes == {}
 
 
 def test_detection_by_a_plugin_and_against_one_for_all_nodes():
