@@ -117,6 +117,7 @@ def plan(request: t.Mapping[str, t.Any], charts: t.Mapping[str, t.Any], observed
     wanted = {name: merged(charts[name], request["charts"].get(name) or {}) for name in charts}
     result.problems += _selection_problems(request, selected)
     result.releases = [_release(name, wanted[name], request) for name in selected]
+    result.problems += _shared_releases(selected, result.releases)
     names = {(release.name, release.namespace) for release in result.releases}
     result.problems += [
         f"{release.name}: chart nvidia-device-plugin refuses namespace default. Set namespace in "
@@ -131,6 +132,19 @@ def plan(request: t.Mapping[str, t.Any], charts: t.Mapping[str, t.Any], observed
         result.problems += _conflicts(vendor, _found(observed), names | leaving)
     _runtime_classes(result, request["runtime_class"] if NVIDIA in selected else "", observed["runtime_classes"])
     return result
+
+
+def _shared_releases(plugins: t.Sequence[str], releases: t.Sequence[ChartRelease]) -> list[str]:
+    """Refuse one release for two plugins: each run would replace the chart of one with that of the other."""
+    owners: dict[tuple[str, str], dict[str, None]] = {}
+    for name, one in zip(plugins, releases):
+        owners.setdefault((one.name, one.namespace), {})[name] = None
+    return [
+        f"Plugins {', '.join([*names][:-1])} and {[*names][-1]} have the same release {release} in namespace "
+        f"{namespace}. Set release or namespace in gpu_kubernetes_cluster_charts.{[*names][-1]} to another one."
+        for (release, namespace), names in owners.items()
+        if len(names) > 1
+    ]
 
 
 def _runtime_classes(result: ClusterPlan, wanted: str, existing: t.Iterable[t.Mapping[str, t.Any]]) -> None:

@@ -8,7 +8,9 @@ This file is private to the collection: it may change in any release.
 
 from __future__ import annotations
 
+import fractions
 import json
+import math
 import re
 import typing as t
 
@@ -18,7 +20,7 @@ OWNED = PREFIX + "labels"
 # With this label, NVIDIA's device plugin runs on a node without node feature discovery.
 PRESENT = "nvidia.com/gpu.present"
 _LONGEST = 63
-# The resources of the device plugins, by vendor. The first that a node has counts.
+# The resources of the device plugins, by vendor. The first of which a node has devices counts.
 _RESOURCES = {
     "nvidia": ("nvidia.com/gpu", "nvidia.com/gpu.shared"),
     "amd": ("amd.com/gpu",),
@@ -28,6 +30,10 @@ _RESOURCES = {
 _MIG = "nvidia.com/mig-"
 # ROCm/k8s-device-plugin, cmd/k8s-device-plugin/main.go (ed76468).
 _AMD = re.compile(r"amd\.com/(gpu|[a-z]+_nps\d+)")
+# kubernetes/kubernetes, apimachinery/pkg/api/resource/suffix.go (1402b859).
+_QUANTITY = re.compile(r"(\+?[0-9]{1,20}(?:\.[0-9]{0,20})?)(?:([numkMGTPE]?|[KMGTPE]i)|[eE]\+?([0-9]{1,2}))")
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = "KMGTPE"
 
 
 def label_value(value: t.Any) -> str:
@@ -125,8 +131,10 @@ def shortages(
 def _difference(
     vendor: str, devices: t.Sequence[t.Mapping[str, t.Any]], offered: t.Mapping[str, t.Any], replicas: int
 ) -> str | None:
-    resource = next((one for one in _RESOURCES[vendor] if one in offered), _RESOURCES[vendor][0])
-    number = _count(offered.get(resource))
+    # A resource that a plugin no longer offers stays with 0.
+    known = [one for one in _RESOURCES[vendor] if one in offered] or [_RESOURCES[vendor][0]]
+    resource = next((one for one in known if quantity(offered.get(one))), known[0])
+    number = quantity(offered.get(resource))
     whole = [one for one in devices if not _parent(one)]
     partitions = [one for one in devices if _parent(one)]
     factor = replicas if vendor == "nvidia" else 1
@@ -134,13 +142,13 @@ def _difference(
         # Strategy single offers MIG devices as GPUs, mixed as resources of their own, and none only whole GPUs.
         parents = {_parent(one) for one in partitions}
         unpartitioned = [one for one in whole if one["stable_id"] not in parents]
-        number += sum(_count(value) for key, value in offered.items() if key.startswith(_MIG))
+        number += sum(quantity(value) for key, value in offered.items() if key.startswith(_MIG))
         if number in (factor * (len(unpartitioned) + len(partitions)), factor * len(whole)):
             return None
         return f"the host has {len(whole)} GPUs with {len(partitions)} MIG devices, but the node offers {number}."
     if vendor == "amd":
         # Each partition is a device. With strategy mixed, its mode is the name of the resource.
-        number = sum(_count(value) for key, value in offered.items() if _AMD.fullmatch(key))
+        number = sum(quantity(value) for key, value in offered.items() if _AMD.fullmatch(key))
         whole = list(devices)
     expected = len(whole) * factor
     if number == expected:
@@ -152,8 +160,13 @@ def _difference(
     )
 
 
-def _count(value: t.Any) -> int:
-    try:
-        return int(str(value))
-    except ValueError:
+def quantity(value: t.Any) -> int:
+    """Return a quantity of Kubernetes (8, 1k, 2Ki, 1e3), rounded up, and 0 for what is none."""
+    match = _QUANTITY.fullmatch(str(value))
+    if match is None:
         return 0
+    number, suffix, exponent = match.groups()
+    if suffix and suffix.endswith("i"):
+        return math.ceil(fractions.Fraction(number) * 1024 ** (_BINARY.index(suffix[0]) + 1))
+    power = int(exponent) if exponent else _DECIMAL[suffix]
+    return math.ceil(fractions.Fraction(number) * fractions.Fraction(10) ** power)

@@ -128,11 +128,34 @@ def test_sharing(sharing: str, key: str) -> None:
         (["amd"], {"charts": {"amd": {"values": "a: b"}}}, "charts.amd.values is not a dictionary: a: b"),
         (["amd"], {"charts": {"amd": {"version": 0.2}}}, "charts.amd.version is not a text: 0.2"),
         (["amd"], {"charts": {"amd": {"release": ""}}}, "charts.amd.release is empty"),
+        (
+            ["amd", "gaudi", "neuron"],
+            {"charts": {name: {"release": "x", "namespace": "y"} for name in ("amd", "neuron")}},
+            "Plugins amd and neuron have the same release x in namespace y.",
+        ),
+        (
+            ["amd", "neuron", "gaudi"],
+            {"charts": {name: {"release": "x", "namespace": "y"} for name in ("amd", "neuron", "gaudi")}},
+            "Plugins amd, neuron and gaudi have",
+        ),
     ],
 )
 def test_settings_that_contradict_each_other(plugins: list[str], more: dict[str, t.Any], words: str) -> None:
     (problem,) = plan(plugins, **more).problems
     assert words in problem
+
+
+@pytest.mark.parametrize(
+    ("plugins", "over"),
+    [
+        (["amd", "neuron"], {"amd": {"release": "x"}, "neuron": {"release": "x", "namespace": "other"}}),
+        # Helm can change the chart of a release, so one plugin can replace another one.
+        (["amd"], {"amd": {"release": "x", "namespace": "y"}, "neuron": {"release": "x", "namespace": "y"}}),
+        (["amd", "amd"], {}),
+    ],
+)
+def test_releases_that_differ_are_accepted(plugins: list[str], over: dict[str, t.Any]) -> None:
+    assert plan(plugins, charts=over).problems == []
 
 
 def test_only_the_chart_of_nvidia_refuses_namespace_default() -> None:

@@ -106,11 +106,42 @@ def test_labels_of_partitioned_gpus_of_amd_count_the_gpus() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        ("8", 8), (8, 8), ("0", 0), ("1k", 1000), ("1Ki", 1024), ("2M", 2 * 10**6), ("1Gi", 2**30), ("1E", 10**18),
+        ("1e3", 1000), ("1E3", 1000), ("1.5k", 1500), ("+4", 4), ("2000m", 2), ("1500m", 2), ("3000000u", 3),
+        ("5000000000n", 5), (None, 0), ("", 0), ("x", 0), ("4.k", 4000), ("1 k", 0), ("\u00b2", 0), ("9" * 5000, 0),
+        ("1e999999999", 0),
+    ],
+)  # fmt: skip
+def test_quantity_of_kubernetes(value: t.Any, number: int) -> None:
+    assert node_labels.quantity(value) == number
+
+
+@pytest.mark.parametrize(
     ("devices", "offered", "vendors", "replicas", "words"),
     [
         ([gpu(), gpu()], {"nvidia.com_gpu": "2"}, ["nvidia"], 1, None),
         ([gpu(), gpu()], {"nvidia.com_gpu": "8"}, ["nvidia"], 4, None),
         ([gpu(), gpu()], {"nvidia.com_gpu.shared": "8"}, ["nvidia"], 4, None),
+        # The plugin can have offered another resource before, which then stays with 0.
+        ([gpu(), gpu()], {"nvidia.com_gpu": "0", "nvidia.com_gpu.shared": "8"}, ["nvidia"], 4, None),
+        ([gpu(), gpu()], {"nvidia.com_gpu": "8", "nvidia.com_gpu.shared": "0"}, ["nvidia"], 4, None),
+        (
+            [gpu("neuron")],
+            {"aws.amazon.com_neuron": "0", "aws.amazon.com_neurondevice": "1"},
+            ["neuron"],
+            1,
+            None,
+        ),
+        (
+            [gpu()],
+            {"nvidia.com_gpu.shared": "0"},
+            ["nvidia"],
+            4,
+            "offers 0 of nvidia.com/gpu.shared, not 4. Read the log",
+        ),
+        ([gpu(), gpu()], {"nvidia.com_gpu": "1k"}, ["nvidia"], 500, None),
         ([gpu(), gpu()], {"nvidia.com_gpu": "1"}, ["nvidia"], 1, "offers 1 of nvidia.com/gpu, not 2. Read the log"),
         ([gpu()], {}, ["nvidia"], 1, "offers 0 of nvidia.com/gpu, not 1. No plugin registered it"),
         ([gpu()], {}, ["amd"], 1, None),
