@@ -21,10 +21,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.record imp
     WorkloadRecords,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import (
+    FAILED,
     EvictingAdapter,
     WorkloadAdapter,
     WorkloadError,
     WorkloadView,
+    is_reason,
     reason_text,
     shown_reason,
 )
@@ -138,7 +140,7 @@ class WorkloadDrain:
         view = self._adapter.view()
         foreign = self._foreign(record, view)
         closes = record.closes and foreign is None
-        reason = reason_text(record.reason, f"failed: {failed.failed_step}")
+        reason = reason_text(record.reason, f"{FAILED}{failed.failed_step}")
         changed = failed != record or (closes and view.reason != shown_reason(reason))
         if closes and not self._check:
             self._adapter.close(reason)
@@ -187,7 +189,7 @@ class WorkloadDrain:
             return None
         # A program of the user may not know the reason. A scheduler without a reason was closed by somebody else.
         is_unknown = not view.reason and self._adapter.name == "command"
-        is_ours = is_unknown or view.reason.startswith(shown_reason(record.reason))
+        is_ours = is_unknown or is_reason(view.reason, record.reason)
         if not is_new and record.closes and is_ours:
             return None
         return f"{view.author or 'somebody'}: {view.reason or 'no reason given'}"

@@ -11,6 +11,8 @@ from typing import Protocol, runtime_checkable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
 
 _MOST_REASON = 300
+# What stands in a reason before the step that failed.
+FAILED = "failed: "
 
 
 class WorkloadError(Exception):
@@ -73,6 +75,15 @@ def reason_text(*parts: str) -> str:
     # Slurm and shells of administrators give quotes and brackets a meaning.
     text = text.translate(str.maketrans({'"': "'", "[": "(", "]": ")", "\\": "/"}))
     return text if len(text) <= _MOST_REASON else text[: _MOST_REASON - 3] + "..."
+
+
+def is_reason(shown_text: str, ours: str) -> bool:
+    """Return whether a drain has our reason: alone, or followed by the step that failed or by a message of Slurm."""
+    ours = shown_reason(ours)
+    # slurmctld appends what happens to a drained node ("gpufleet: kernel : Not responding"): SchedMD/slurm (284c3b95),
+    # src/slurmctld/node_mgr.c, set_node_reason.
+    starts = (f"{ours}: {FAILED}"[: _MOST_REASON - 3], f"{ours} : "[:_MOST_REASON])
+    return shown_text == ours or shown_text.startswith(starts)
 
 
 def shown_reason(text: str) -> str:

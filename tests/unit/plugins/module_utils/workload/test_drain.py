@@ -149,6 +149,39 @@ def test_a_drain_that_somebody_took_over_is_not_ended(drain):
     assert node.reason == "keep for the vendor"
 
 
+LONG = "x" * 400
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown", "is_ours"),
+    [
+        ("reboot", "gpufleet: reboot", True),
+        ("reboot", "gpufleet: reboot: failed: Install", True),
+        ("reboot", "gpufleet: reboot of the rack, bad PSU (alice)", False),
+        ("reboot", "gpufleet: reboot: ask alice", False),
+        ("reboot", "gpufleet: reboot: failed", False),
+        # slurmctld appends what happens to the node while it reboots.
+        ("reboot", "gpufleet: reboot : Not responding", True),
+        ("reboot", "gpufleet: reboot: failed: Install : Not responding : reboot complete", True),
+        ("reboot", "gpufleet: reboo", False),
+        ("reboot", "gpufleet", False),
+        # What is too long for a scheduler is cut, with and without the step that failed.
+        ("reboot", reason_text("gpufleet", "reboot", f"failed: {LONG}"), True),
+        (LONG, reason_text("gpufleet", LONG), True),
+        (LONG, reason_text(reason_text("gpufleet", LONG), "failed: Install"), True),
+        (LONG[:284], reason_text(reason_text("gpufleet", LONG[:284]), "failed: Install"), True),
+        (LONG[:284], reason_text("gpufleet", f"{LONG[:284]} bad PSU (alice)"), False),
+    ],
+)
+def test_a_reason_that_only_begins_like_ours_is_of_somebody_else(drain, reason, shown, is_ours):
+    node = Scheduler()
+    drain(node).begin(reason, 60)
+    node.reason = shown
+    assert (drain(node).poll(0)["foreign"] is None) is is_ours
+    drain(node).end()
+    assert node.reason == ("" if is_ours else shown)
+
+
 def test_a_drain_of_another_owner_is_reported_and_kept(drain):
     node = Scheduler()
     drain(node, "campaign").begin("kernel", 60)
