@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 COLLECTION_ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +28,9 @@ def _make_importable() -> None:
 
 
 _make_importable()
+# On a busy machine, the first example can take longer than the limit for one.
+hypothesis.settings.register_profile("gpufleet", deadline=None)
+hypothesis.settings.load_profile("gpufleet")
 
 
 @pytest.fixture(autouse=True)

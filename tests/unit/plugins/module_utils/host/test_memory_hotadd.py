@@ -10,6 +10,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     GB200,
@@ -94,8 +95,7 @@ def test_override_is_written(key):
     assert copy[0].startswith("# Written by Ansible role gpufleet.hosts.nvidia_driver")
     assert f"/usr/lib/udev/rules.d/{name}" in copy[1]
     assert result.todo.reload_udev
-    assert f"write /etc/udev/rules.d/{name}" in result.summary
-    assert "reload udev rules" in result.summary
+    assert {f"write /etc/udev/rules.d/{name}", "reload udev rules"} <= {*steps.texts(result.steps)}
 
 
 def test_override_follows_distribution():
@@ -119,7 +119,7 @@ def test_override_is_removed():
     assert off.todo.reload_udev
     removal = driver_removal.plan(converged, platform("ubuntu-24.04"))
     assert (removal["files"], removal["reload_udev"]) == ([path], True)
-    assert "reload udev rules" in removal["summary"]
+    assert "reload udev rules" in removal["changes"]
 
 
 def test_user_file_stays():
