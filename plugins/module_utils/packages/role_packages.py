@@ -49,17 +49,21 @@ class RoleTransaction:
         return any(vars(self).values()) or packages_record.is_unfinished(host, record)
 
     def steps(self) -> list[Step]:
-        """Return what the transaction does. The role itself names what it purges."""
-        written = [file["path"] for file in self.files if file["state"] == "present"]
+        """Return what the transaction does."""
+        written, removed = (
+            [file["path"] for file in self.files if file["state"] == state] for state in ("present", "absent")
+        )
         found = [
             *steps.listed(steps.PACKAGES, "remove {}", self.remove),
+            *steps.listed(steps.PACKAGES, "purge {}", self.purge),
             *steps.listed("repository", "add repository {}", [repository["url"] for repository in self.repositories]),
             *steps.listed(steps.FILE, "write {}", written, item=steps.FILE),
+            *steps.listed(steps.FILE, "remove {}", removed),
             *steps.listed(steps.PACKAGES, "install {}", self.install, item=steps.PACKAGE),
             *steps.listed(steps.HOLD, "hold {}", self.hold, item=steps.HOLD),
             *steps.listed(steps.HOLD, "release {}", self.release),
         ]
-        if found or self.purge or self.files:
+        if found:
             return found
         if self.uses_repositories:
             return steps.listed("repository", "record that the role uses repository {}", self.uses_repositories)

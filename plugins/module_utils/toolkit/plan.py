@@ -176,7 +176,9 @@ def _packages(result: ToolkitPlan, packages: RolePackages, host: Host, request: 
         result.adds_hook = package_plan.UNIT[0] not in package_plan.found_on(host)
         result.has_secrets = own_repository.has_password(work.repositories)
     result.steps = [steps.own("migration", text) for text in result.migration.changes]
-    result.steps += result.transaction.steps() if result.transaction else []
+    transaction = result.transaction.steps() if result.transaction else []
+    # The migration itself names what it purges and removes in the transaction.
+    result.steps += [step for step in transaction if step.text not in result.migration.changes]
     return [*result.migration.reasons, *packages.reasons]
 
 

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.plan import PROFILE_FILE, files, profile
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, package_selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
@@ -88,6 +88,18 @@ def test_a_converged_host_has_no_changes(key: str, request_: dict[str, t.Any]) -
     done = nvidia(there, "12.6", "13.0", **request_)
     assert (done["problems"], done["transaction"], done["profile"], done["untried"]) == ([], None, None, [])
     assert not done["acts"]
+
+
+def test_a_run_that_only_removes_a_file_says_so_and_needs_root() -> None:
+    there = add(converged("debian-12", "12.6"), nvidia_repository.APT_PREFERENCE_FILE, "# old")
+    add(there, packages_record.TOOLKIT, {"packages": ["cuda-toolkit-12-6"], "repositories": [owned.REPOSITORY_ID]})
+    add(there, owned.TOOLKIT_VERIFIED, WORKED[0])
+    done = nvidia(there, "12.6")
+    removed = [{"path": nvidia_repository.APT_PREFERENCE_FILE, "state": "absent"}]
+    assert [{name: file[name] for name in ("path", "state")} for file in work(done)["files"]] == removed
+    texts = [step["text"] for step in done["steps"]]
+    assert (texts, done["acts"]) == ([f"remove {nvidia_repository.APT_PREFERENCE_FILE}"], True)
+    assert any("root" in problem for problem in nvidia({**there, "uid": 1000}, "12.6")["problems"])
 
 
 def test_a_mirror_on_the_host_uses_no_proxy() -> None:
@@ -259,6 +271,8 @@ def test_an_entry_without_a_key_is_replaced_with_its_package() -> None:
     done = nvidia(there, "12.6")
     assert work(done)["files"] == [{"path": "/etc/apt/sources.list.d/cuda.list", "state": "absent"}]
     assert work(done)["purge"] == ["cuda-keyring"]
+    texts = [step["text"] for step in done["steps"]]
+    assert {"purge cuda-keyring", "remove /etc/apt/sources.list.d/cuda.list"} <= {*texts}
     (added,) = work(done)["repositories"]
     assert "/etc/apt/sources.list.d/nvidia-ml.list" in added["replaces"]
 

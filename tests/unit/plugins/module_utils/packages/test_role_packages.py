@@ -90,10 +90,14 @@ def test_holds(install: list[str], installed: list[str], held: list[str], hold: 
     ("work", "texts"),
     [
         (RoleTransaction(), ["finish the interrupted installation of the packages"]),
-        (RoleTransaction(purge=["old"]), []),
+        # What only removes something is said, too.
+        (RoleTransaction(purge=["old"]), ["purge old"]),
+        (RoleTransaction(files=[{"path": "/etc/apt/b", "state": "absent"}]), ["remove /etc/apt/b"]),
+        (RoleTransaction(release=["main"]), ["release main"]),
         (
             RoleTransaction(
                 remove=["other"],
+                purge=["old"],
                 repositories=[{"url": "https://packages.example.org"}],
                 files=[{"path": "/etc/apt/a", "state": "present"}, {"path": "/etc/apt/b", "state": "absent"}],
                 install=["main", "base"],
@@ -101,8 +105,10 @@ def test_holds(install: list[str], installed: list[str], held: list[str], hold: 
             ),
             [
                 "remove other",
+                "purge old",
                 "add repository https://packages.example.org",
                 "write /etc/apt/a",
+                "remove /etc/apt/b",
                 "install main, base",
                 "hold main",
             ],
