@@ -211,7 +211,10 @@ def _adopt(case: _Case, result: RolePackages, work: RoleTransaction) -> None:
 def _install(
     case: _Case, result: RolePackages, work: RoleTransaction, platforms: dict[str, t.Any]
 ) -> tuple[RolePackages, RoleTransaction]:
-    """Plan the installation from the first source with a suitable version. Without any, the result has the problem."""
+    """Plan the installation from the first source with a suitable version. Without any, the result has the problem.
+
+    A source that lacks a package of its newest version gives an older one only if no later source has this or a newer.
+    """
     request, name = case.request, case.request.name
     if request.source == "preinstalled":
         result.problems.append(
@@ -230,20 +233,32 @@ def _install(
         result.problems.append(snap)
         return result, work
     rejected: list[str] = []
+    older: tuple[RolePackages, RoleTransaction] | None = None
     for source in candidates:
         attempt, todo = RolePackages(source=source, installs=True), RoleTransaction()
         try:
-            _from(case, attempt, todo, source, is_last=source == candidates[-1])
+            incomplete = _from(case, attempt, todo, source, is_last=source == candidates[-1])
         except _NoVersion as error:
             rejected.append(str(error))
             continue
         attempt.reasons = [*rejected, *attempt.reasons]
         # The answer to the query may lead to another source.
-        if not attempt.query:
-            _conflicts(case, attempt, todo, source)
-        return attempt, todo
+        if attempt.query:
+            return attempt, todo
+        _conflicts(case, attempt, todo, source)
+        if incomplete and not older:
+            rejected.append(incomplete)
+            older = attempt, todo
+        elif not older or not (incomplete or attempt.problems or _is_older(attempt, older[0])):
+            return attempt, todo
+    if older:
+        return older
     result.problems.append(f"{'. '.join(capitalized(text) for text in rejected)}. {_remedy(case, candidates)}")
     return result, work
+
+
+def _is_older(one: RolePackages, other: RolePackages) -> bool:
+    return version_key(str(one.version)) < version_key(str(other.version))
 
 
 def _uses_docker(case: _Case) -> bool:
@@ -255,8 +270,8 @@ def _uses_docker(case: _Case) -> bool:
     return bool(has_package or has_entry)
 
 
-def _from(case: _Case, result: RolePackages, work: RoleTransaction, source: str, *, is_last: bool) -> None:
-    """Plan the installation from one source, and the query of it. Raise _NoVersion if no version suits."""
+def _from(case: _Case, result: RolePackages, work: RoleTransaction, source: str, *, is_last: bool) -> str:
+    """Plan the installation from one source as `_select` does, and the query of it."""
     data, request = case.engine[source], case.request
     work.install = [name for name in data["packages"] if not is_installed(case.host, name)]
     _repository(case, result, work, needs=source == "docker")
@@ -269,17 +284,20 @@ def _from(case: _Case, result: RolePackages, work: RoleTransaction, source: str,
             raise _NoVersion(
                 f"{_place(case, source)} has only {request.name} {static}, but {first} or newer is required"
             )
-        return
-    _select(case, result, work, _core(data), first=first)
+        return ""
+    return _select(case, result, work, _core(data), first=first)
 
 
-def _select(case: _Case, result: RolePackages, work: RoleTransaction, names: list[str], *, first: str = "") -> None:
-    """Choose the version of the packages that have one version, or plan the query of the available versions."""
+def _select(case: _Case, result: RolePackages, work: RoleTransaction, names: list[str], *, first: str = "") -> str:
+    """Choose the version of the packages that have one version, or plan the query of the available versions.
+
+    Return why it is not the newest version, or an empty text. Raise _NoVersion if no version suits.
+    """
     request, available, source = case.request, case.versions or {}, str(result.source)
     if any(name not in available for name in names):
         result.query = {"query": names, "repositories": work.repositories}
         work.install = list(dict.fromkeys([*work.install, *names]))
-        return
+        return ""
     main, place = names[0], _place(case, source)
     if not available[main]:
         data = case.engine[source]
@@ -294,14 +312,18 @@ def _select(case: _Case, result: RolePackages, work: RoleTransaction, names: lis
         some = role_packages.named(list(dict.fromkeys(map(plain_version, available[main]))))
         wanted = _requested(request) or f"{request.name} {first} or newer is required"
         raise _NoVersion(f"{wanted}, but {place} has no such version of {main}. It has {some}")
+    lacking, newest = ", ".join(choice.lacking), plain_version(choice.usable)
+    incomplete = f"{place} has {main} {newest}, but not {lacking} in this version" if lacking else ""
     if not choice.builds:
-        lacking = ", ".join(choice.lacking)
-        raise _NoVersion(f"{place} has {main} {plain_version(choice.usable)}, but not {lacking} in this version")
+        raise _NoVersion(incomplete)
     result.version = choice.builds[main]
+    if incomplete:
+        result.reasons.append(f"{incomplete}, so version {plain_version(result.version)} is used")
     if is_pinned:
         known = {name: version.partition(" ")[0] for name, version in case.host["installed_packages"].items()}
         items = [f"{name}={build}" for name, build in choice.builds.items() if known.get(name) != build]
         work.install = [*items, *(name for name in work.install if name not in names)]
+    return incomplete
 
 
 def _is_pinned(case: _Case, names: list[str]) -> bool:

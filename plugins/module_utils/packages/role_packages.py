@@ -101,7 +101,7 @@ class VersionChoice:
     """The chosen build of each package, or why there is none.
 
     `suitable` and `usable`: the newest version that was requested, and the newest of them that nothing speaks against.
-    `lacking`: the packages that `usable` lacks.
+    `lacking`: the packages that the source does not have in version `usable`.
     """
 
     builds: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -247,7 +247,7 @@ def choose(
     for version in usable:
         builds = {name: next((item for item in available[name] if key(item) == key(version)), "") for name in unit}
         if all(builds.values()):
-            return VersionChoice(builds, *newest)
+            return VersionChoice(builds, *newest, lacking=lacking)
         lacking = lacking or [name for name, build in builds.items() if not build]
     return VersionChoice({}, *newest, lacking=lacking)
 
@@ -278,7 +278,13 @@ def _install(
         result.problems.append((case.explain or _explained)(case, choice))
         return
     result.version = choice.builds[case.unit[0]].rpartition(":")[2]
+    if choice.lacking:
+        result.reasons.append(f"{_incomplete(case, choice)}, so version {result.version} is used")
     work.install = [*(f"{name}={version}" for name, version in choice.builds.items()), *missing]
+
+
+def _incomplete(case: RolePackagesCase, choice: VersionChoice) -> str:
+    return f"{case.place} has {case.unit[0]} {choice.usable}, but not {', '.join(choice.lacking)} in this version"
 
 
 def _explained(case: RolePackagesCase, choice: VersionChoice) -> str:
@@ -286,7 +292,7 @@ def _explained(case: RolePackagesCase, choice: VersionChoice) -> str:
     if not (case.versions or {})[main]:
         reason, remedy = f"{case.place} has no package {main}", "Check the URL, the suite and the package's name"
     elif choice.usable:
-        reason = f"{case.place} has {main} {choice.usable}, but not {', '.join(choice.lacking)} in this version"
+        reason = _incomplete(case, choice)
         remedy = f"Set {case.role}_version to a version that all packages have"
     elif choice.suitable:
         reason = f"{case.place} has {main} {choice.suitable}, which {case.refuse(choice.suitable)}"

@@ -25,6 +25,7 @@ DEB_CE = {
     "docker-ce-cli": "5:28.5.1-1~debian.12~bookworm",
     "containerd.io": "2.1.5-1~debian.12~bookworm",
 }
+DEB_CE_26 = {**dict.fromkeys(DEB_CE, "5:26.1.0-1"), "containerd.io": "1.7.0-1"}
 RPM_CE = {"docker-ce": "3:28.5.1-1.el9", "docker-ce-cli": "1:28.5.1-1.el9", "containerd.io": "2.1.5-1.el9"}
 SUPPORT = {"ca-certificates": "1", "iptables": "1", "python3-requests": "1"}
 IO = {"docker.io": "20.10.24+dfsg1-1+deb12u1", **SUPPORT}
@@ -581,6 +582,56 @@ def test_engine_and_client_get_one_version(
     done = answered(host(key, packages), {**offers(key), **trixie}, **variables)
     assert done.problems == []
     assert [item for item in done.packages if item.startswith(("docker-ce", "docker.io", "docker-cli"))] == expected
+
+
+PARTIAL = {"docker-ce": ["5:28.1.1-1", "5:27.5.1-1"], "docker-ce-cli": ["5:27.5.1-1"]}
+MIRROR_ENTRY = {"apt": {"sources": [APT_ENTRY]}}
+LACKS = "has docker-ce 28.1.1, but not docker-ce-cli in this version"
+USES_OLDER = f"{LACKS}, so version 27.5.1 is used"
+
+
+@pytest.mark.parametrize(
+    ("key", "packages", "offered", "variables", "expected"),
+    [
+        ("ubuntu-24.04", {}, {}, {"source": "docker", "minimum_version": "27"}, ("docker", "5:27.5.1-1", USES_OLDER)),
+        # The client of an incomplete removal: all packages get one version.
+        (
+            "ubuntu-24.04",
+            {"docker-ce-cli": "5:27.5.1-1"},
+            {},
+            {"source": "docker"},
+            ("docker", "5:27.5.1-1", USES_OLDER),
+        ),
+        # An upgrade of the installed engine.
+        ("debian-12", DEB_CE_26, {}, {"minimum_version": "27"}, ("docker", "5:27.5.1-1", USES_OLDER)),
+        # Another source has a newer one, an older one, or none that suits.
+        ("debian-12", {}, {"docker.io": ["28.1.1-1"]}, {"minimum_version": "27"}, ("distribution", "28.1.1-1", LACKS)),
+        ("debian-12", {}, {"docker.io": ["27.1.0-1"]}, {"minimum_version": "27"}, ("docker", "5:27.5.1-1", USES_OLDER)),
+        ("debian-12", {}, {"docker.io": ["20.10.24"]}, {"minimum_version": "27"}, ("docker", "5:27.5.1-1", USES_OLDER)),
+        # Complete.
+        ("debian-12", {}, {}, {"source": "docker", "version": "27.5"}, ("docker", "5:27.5.1-1", "")),
+    ],
+)
+def test_docker_that_lacks_its_newest_client_is_older_and_said(
+    key: str,
+    packages: dict[str, str],
+    offered: dict[str, list[str]],
+    variables: dict[str, t.Any],
+    expected: tuple[str, str, str],
+) -> None:
+    source, version, said = expected
+    more = MIRROR_ENTRY if key == "debian-12" else {}
+    done = answered(host(key, packages, **more), {**offers(key), **PARTIAL, **offered}, **variables)
+    assert (done.problems, done.source, done.version) == ([], source, version)
+    assert said in done.reason
+    assert ("so version" in done.reason) is ("so version" in said)
+
+
+def test_distribution_that_lacks_its_newest_client_leads_to_dockers() -> None:
+    trixie = {"docker.io": ["27.5.1+dfsg1-9", "26.1.5+dfsg1-9"], "docker-cli": ["26.1.5+dfsg1-9"]}
+    done = answered(host("debian-13"), {**offers("debian-13"), **trixie}, minimum_version="26")
+    assert (done.problems, done.source) == ([], "docker")
+    assert "has docker.io 27.5.1, but not docker-cli in this version" in done.reason
 
 
 def test_client_of_another_version_is_said() -> None:

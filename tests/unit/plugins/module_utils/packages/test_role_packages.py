@@ -23,8 +23,8 @@ RECORD = "/var/lib/gpufleet/some.json"
         # Epochs differ between packages of one version.
         (["3:2.1-1"], ["1:2.1-1"], "2.1", "", ({"main": "3:2.1-1", "base": "1:2.1-1"}, [])),
         (["2.1-2"], ["2.1-1"], "", "", ({}, ["base"])),
-        # The newest version that all packages have.
-        (["2.1-1", "2.0-1"], ["2.0-1"], "", "", ({"main": "2.0-1", "base": "2.0-1"}, [])),
+        # The newest version that all packages have, and what the newest of all lacks.
+        (["2.1-1", "2.0-1"], ["2.0-1"], "", "", ({"main": "2.0-1", "base": "2.0-1"}, ["base"])),
         (["2.1-1", "2.0-1"], ["2.0-1"], "2.1", "", ({}, ["base"])),
         (["2.1-1", "2.0-1"], ["2.1-1", "2.0-1"], "2.0", "", ({"main": "2.0-1", "base": "2.0-1"}, [])),
         (["2.1-1", "1.9-1"], ["1.9-1"], "", "2", ({}, ["base"])),
