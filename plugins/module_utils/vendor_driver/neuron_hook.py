@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.neuron_request import NeuronDriverRequest
 
 RUNTIME = "neuron"
+_DEFAULT = "default-runtime"
 _RECORD = record.state_path(record.DEFAULT_STATE_DIRECTORY, DEFAULT_PATH)
 
 
@@ -58,7 +59,7 @@ def plan(host: Host, request: NeuronDriverRequest) -> NeuronHook:
         return result
     if not installed.is_installed(host, HOOK):
         result.install = True
-        result.changes.append(f"install {HOOK}, and register Docker's runtime {RUNTIME}")
+        result.changes.append(f"register Docker's runtime {RUNTIME}")
         return result
     if host["docker_daemon_json"].get("error"):
         result.problems.append(str(host["docker_daemon_json"]["error"]))
@@ -71,14 +72,22 @@ def plan(host: Host, request: NeuronDriverRequest) -> NeuronHook:
         return result
     wanted: dict[str, Any] = {"runtimes": {RUNTIME: found}}
     if request.oci_hook_default_runtime:
-        wanted["default-runtime"] = RUNTIME
+        wanted[_DEFAULT] = RUNTIME
     present = host["docker_daemon_json"].get("content") or {}
-    same = (present.get("runtimes") or {}).get(RUNTIME) == found
-    same = same and (present.get("default-runtime") == RUNTIME) is request.oci_hook_default_runtime
-    if not same:
-        result.options = wanted
+    is_default = present.get(_DEFAULT) == RUNTIME
+    try:
+        # A default runtime that the user set stays.
+        releases = is_default and not request.oci_hook_default_runtime and (_DEFAULT,) in _own_options(host)
+    except DaemonConfigError as error:
+        result.problems.append(str(error))
+        return result
+    adds_default = request.oci_hook_default_runtime and not is_default
+    if adds_default or (present.get("runtimes") or {}).get(RUNTIME) != found:
         extra = ", as the default runtime" if request.oci_hook_default_runtime else ""
         result.changes.append(f"register Docker's runtime {RUNTIME} in {DEFAULT_PATH}{extra}")
+    if releases:
+        result.changes.append(f"remove {_DEFAULT} from {DEFAULT_PATH}")
+    result.options = wanted if result.changes else None
     return result
 
 
@@ -86,14 +95,20 @@ def removal(host: Host) -> NeuronHook:
     """Return what removes the options of the role from daemon.json."""
     result = NeuronHook()
     try:
-        entries = record.load_state(observed_files.content(host, _RECORD), _RECORD).record.entries
+        own = _own_options(host)
     except DaemonConfigError as error:
         result.problems.append(str(error))
         return result
-    if any(ROLE in entry.managers for entry in entries.values()):
+    if own:
         result.remove = True
         result.changes.append(f"remove Docker's runtime {RUNTIME} from {DEFAULT_PATH}")
     return result
+
+
+def _own_options(host: Host) -> set[tuple[str, ...]]:
+    """Return the paths of the options in daemon.json that the role has set."""
+    entries = record.load_state(observed_files.content(host, _RECORD), _RECORD).record.entries
+    return {tuple(leaf.path) for leaf, entry in entries.items() if ROLE in entry.managers}
 
 
 def _definition(text: str | None) -> dict[str, Any] | str:

@@ -123,6 +123,7 @@ def plan(
         )
     if not result.problems:
         _prepare_holds(case, result)
+        result.changes = [*(result.transaction.changes() if result.transaction else []), *result.changes]
         _modules_file(case, result)
         _load(case, result)
         kind = request.cdi_kind
@@ -210,7 +211,6 @@ def _packages(case: _Case, result: NeuronPlan) -> None:
     result.problems += found.problems
     result.reasons += found.reasons
     _pin_tools(case, result, pins.get(TOOLS))
-    result.changes += result.transaction.changes() if result.transaction else []
     _refuse_replacement(case, result)
     outcome.note_signatures(host, result)
 
@@ -223,7 +223,6 @@ def _hook(case: _Case, result: NeuronPlan) -> None:
     if not result.problems and case.request.oci_hook and case.lacks_hold(HOOK):
         result.transaction = result.transaction or role_packages.RoleTransaction()
         result.transaction.hold = [*result.transaction.hold, HOOK]
-        result.changes.append(f"hold {HOOK}")
     if not result.hook.install or result.problems:
         return
     problem = neuron_packages.problem(case.host, case.request, case.platform)

@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import f
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain as site_drain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     health,
+    neuron_hook,
     neuron_packages,
     neuron_part,
     neuron_plan,
@@ -501,6 +502,40 @@ def test_the_hook_of_an_adopted_driver_brings_what_holds_need_and_keeps_password
     result = planned(working(tmp_path, key=key, packages=CURRENT), oci_hook=True, **LOGIN)
     assert (result.problems, result.transaction.install) == ([], [HOOK, *more])
     assert (result.transaction.hold, result.has_secrets) == ([HOOK], True)
+
+
+@pytest.mark.parametrize("hold", [True, False])
+def test_the_hook_of_an_adopted_driver_names_the_repository_and_the_hold(tmp_path, hold):
+    changes = planned(working(tmp_path, packages=CURRENT), oci_hook=True, source="preinstalled", hold=hold).changes
+    assert changes[:3] == [
+        "add repository https://apt.repos.neuron.amazonaws.com",
+        f"install {HOOK}",
+        *([f"hold {HOOK}"] if hold else ["register Docker's runtime neuron"]),
+    ]
+
+
+MANAGED = {"entries": [{"path": ["default-runtime"], "managers": ["neuron_driver"], "value": "neuron"}]}
+EMPTY = {"containers": [], "original": None, "made_directory": False, "written": None}
+
+
+@pytest.mark.parametrize(
+    ("default", "is_own", "registered", "expected"),
+    [
+        # The user's default runtime stays, and is no reason to act.
+        (False, False, True, []),
+        (False, False, False, ["register Docker's runtime neuron in /etc/docker/daemon.json"]),
+        (False, True, True, ["remove default-runtime from /etc/docker/daemon.json"]),
+        (True, False, True, []),
+        (True, True, True, []),
+    ],
+)
+def test_only_a_default_runtime_of_the_role_is_removed(tmp_path, default, is_own, registered, expected):
+    present = {"default-runtime": "neuron", "runtimes": {"neuron": RUNTIME} if registered else {}}
+    host = with_hook(tmp_path, present=present)
+    text = json.dumps({**MANAGED, **EMPTY}) if is_own else None
+    host["files"][neuron_hook._RECORD] = {"exists": is_own, "content": text, "mode": "0600"}
+    hook = neuron_hook.plan(host, neuron_request.read({"oci_hook": True, "oci_hook_default_runtime": default}))
+    assert (hook.problems, hook.changes, hook.options is None) == ([], expected, not expected)
 
 
 def test_amazon_linux_has_no_hook(tmp_path):
