@@ -193,6 +193,12 @@ host:
       type: list
       elements: dict
       sample: []
+    former_groups:
+      description:
+        - Members of the groups C(render) and C(video), by group, on a host whose users a role added to them for
+          accelerators that are gone. Otherwise empty.
+      type: dict
+      sample: {}
     kernel:
       description:
         - The C(running) release, the release of the C(next_boot), why it is only a guess (C(next_boot_unknown), null if

@@ -573,6 +573,8 @@ class Host(TypedDict):
     identity: Identity
     accelerators: AcceleratorsByVendor
     accelerator_specs: list[AcceleratorCdiSpec]
+    # The members of groups to which a role added users for devices that are gone.
+    former_groups: dict[str, list[str]]
     kernel: Kernels
     dkms: list[DkmsModule]
     initramfs: list[Initramfs]

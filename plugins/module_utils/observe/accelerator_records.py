@@ -139,6 +139,12 @@ def _addresses(root: str, vendor: str, functions: list[dict]) -> list[str]:
     return [*addresses, *(f"{one}.0" for one in others if f"{one}.0" not in addresses)]
 
 
+def former_groups(root: str, vendors: Iterable[str]) -> dict[str, list[str]]:
+    """Return the members of the groups if a role added users for a vendor whose devices are gone."""
+    others = [path for vendor, path in owned.ACCELERATOR_USERS.items() if vendor not in vendors]
+    return _groups(root) if any(os.path.lexists(_in(root, path)) for path in others) else {}
+
+
 def specifications(root: str, directories: Iterable[str]) -> list[dict[str, Any]]:
     """Return the CDI specifications of all kinds except NVIDIA's, with the device nodes of each device."""
     found: dict[str, dict] = {}

@@ -226,6 +226,7 @@ def _system(
         "uid": os.geteuid(),
         "identity": _identity(root),
         "accelerators": accelerators.groups(root, found, kernel, releases, accelerator_records.read(root, found, run)),
+        "former_groups": accelerator_records.former_groups(root, vendors),
         "kernel": kernels,
         "dkms": host_kernels.dkms(root),
         "secure_boot": host_secure_boot.read(root),

@@ -60,8 +60,9 @@ def _empty(host: Mapping[str, Any], vendor: VendorDriver) -> VendorUsers:
 
 
 def _groups(host: Mapping[str, Any], vendor: VendorDriver) -> dict[str, list[str]]:
-    group = host["accelerators"][vendor.name] or {}
-    return (group.get("record") or {}).get("groups") or {}
+    group = host["accelerators"][vendor.name]
+    # The memberships stay on a host whose devices are gone.
+    return (group["record"] or {}).get("groups", {}) if group else host.get("former_groups") or {}
 
 
 def _texts(form: str, pairs: list[list[str]], vendor: VendorDriver) -> list[str]:

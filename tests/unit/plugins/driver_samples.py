@@ -116,6 +116,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             **dict.fromkeys(("amd", "neuron", "gaudi", "intel")),
         },
         "accelerator_specs": [],
+        "former_groups": {},
         "kernel": {
             "running": kernel,
             "next_boot": upcoming,

@@ -134,6 +134,29 @@ def test_users_that_are_no_longer_requested_leave_only_what_the_role_gave_them(t
     assert gone.changes[:2] == ["remove alice, bob from group render", "remove alice from group video"]
 
 
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        # Bob was a member of group video before, so the record does not name him.
+        ([["alice", "render"], ["bob", "render"]], ["remove bob from group render"]),
+        ([["bob", "video"]], ["remove bob from group video"]),
+        # Somebody else has removed her.
+        ([["alice", "render"]], [f"remove {owned.ACCELERATOR_USERS['amd']}"]),
+        (None, []),
+    ],
+)
+def test_absent_removes_the_memberships_also_when_the_gpus_are_gone(tmp_path, monkeypatch, members, expected):
+    tree = AmdTree(tmp_path / "root")
+    if members:
+        tree.file(owned.ACCELERATOR_USERS["amd"].lstrip("/"), json.dumps({"members": members}))
+    monkeypatch.setattr(amd_hosts, "GROUPS", "root:x:0:\nvideo:x:44:bob\nrender:x:992:bob\n")
+    host = amd_hosts.observed(tree.root)
+    assert host["accelerators"]["amd"] is None
+    assert planned(host).changes == []
+    result = planned(host, state="absent")
+    assert (result.changes, result.users.record) == (expected, [])
+
+
 def test_absent_removes_what_the_role_wrote_and_keeps_the_driver(tree):
     host = amd_hosts.observed(tree.root)
     host = after(host, planned(host))
