@@ -129,14 +129,14 @@ def test_sharing(sharing: str, key: str) -> None:
         (["amd"], {"charts": {"amd": {"version": 0.2}}}, "charts.amd.version is not a text: 0.2"),
         (["amd"], {"charts": {"amd": {"release": ""}}}, "charts.amd.release is empty"),
         (
-            ["amd", "gaudi", "neuron"],
+            ["amd", "gaudi_operator", "neuron"],
             {"charts": {name: {"release": "x", "namespace": "y"} for name in ("amd", "neuron")}},
             "Plugins amd and neuron have the same release x in namespace y.",
         ),
         (
-            ["amd", "neuron", "gaudi"],
-            {"charts": {name: {"release": "x", "namespace": "y"} for name in ("amd", "neuron", "gaudi")}},
-            "Plugins amd, neuron and gaudi have",
+            ["amd", "neuron", "gaudi_operator"],
+            {"charts": {name: {"release": "x", "namespace": "y"} for name in ("amd", "neuron", "gaudi_operator")}},
+            "Plugins amd, neuron and gaudi_operator have",
         ),
     ],
 )
