@@ -60,6 +60,15 @@ def test_records_of_all_package_transactions_are_observed_without_former_files(t
     assert "/var/lib/gpufleet/notes.txt" not in files
 
 
+def test_groups_are_observed_for_the_users_of_a_vendor_whose_devices_are_gone(tree):
+    tree.file("etc/group", "root:x:0:\nvideo:x:44:bob\nrender:x:992:\n")
+    assert observe(tree)["former_groups"] == {}
+    tree.file(owned.ACCELERATOR_USERS["amd"][1:], json.dumps({"members": [["bob", "video"]]}))
+    seen = observe(tree)
+    assert (seen["accelerators"]["amd"], seen["former_groups"]) == (None, {"video": ["bob"], "render": []})
+    assert owned.ACCELERATOR_USERS["amd"] in seen["files"]
+
+
 def test_program_for_the_cdi_specification_is_observed_by_its_digest(tree):
     assert observe(tree)["files"][owned.CDI_PROGRAM] == {"exists": False, "content": None, "mode": None}
     text = "print()\n" * 100_000  # longer than files whose content is returned
