@@ -409,6 +409,7 @@ host:
         - The configuration files of C(containerd) and of CRI-O (C(crio)), as texts by path, in the order in which the
           engine reads them. The values of logins are masked, and C(masked) lists the files with logins.
         - C(unread) has the files of containerd that exist but cannot be read, or whose imports are uncertain.
+        - C(ignored) has the settings of k3s and RKE2 that are older than the configuration of their last start.
         - C(mode) has the permissions of F(/etc/containerd/config.toml), and C(others) the existing files that belong to
           other programs, such as k3s.
         - C(nodes) has the texts of the files that a distribution of Kubernetes generates for its own containerd, and of
@@ -419,6 +420,7 @@ host:
         crio: {}
         masked: []
         unread: []
+        ignored: []
         mode: "0644"
         others: []
         nodes: {}

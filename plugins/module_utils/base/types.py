@@ -369,6 +369,7 @@ class CriFiles(TypedDict):
     crio: dict[str, str]
     masked: list[str]
     unread: list[str]
+    ignored: list[str]
     mode: str | None
     others: list[str]
     nodes: dict[str, str]

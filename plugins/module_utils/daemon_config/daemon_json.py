@@ -115,6 +115,17 @@ def parse(text: str, path: str) -> dict[str, t.Any]:
     return tree
 
 
+def runtimes(content: t.Mapping[str, t.Any] | None, path: str = DEFAULT_PATH) -> dict[str, t.Any]:
+    """Return the option `runtimes` of a parsed file."""
+    found = (content or {}).get("runtimes")
+    if found is not None and not isinstance(found, dict):
+        raise DaemonConfigError(
+            f"{path}, runtimes: {str(found)[:80]!r} is not an object. Nothing was changed. Correct the file, and run "
+            "the role again."
+        )
+    return found or {}
+
+
 def _cause(text: str, position: int) -> str:
     """Name the two most common causes of invalid JSON."""
     if re.match(r"\s*(//|/\*|#)", text[position:]):

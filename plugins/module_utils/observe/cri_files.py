@@ -47,6 +47,7 @@ def read(root: str) -> dict:
     containerd's root file. `others`: which files exist that show other owners, and drop-ins that no engine reads.
     `nodes`: the texts of the files that distributions of Kubernetes generate, or that are registered with them.
     `unread`: the files of containerd that exist but cannot be read, or whose imports are uncertain.
+    `ignored`: the settings of k3s and RKE2 that are older than the configuration that these have generated at a start.
     """
     masked: list[str] = []
     unread: list[str] = []
@@ -69,10 +70,19 @@ def read(root: str) -> dict:
         "crio": {path: text for path, text in texts.items() if text is not None},
         "masked": masked,
         "unread": unread,
+        "ignored": [path for name, path in paths.SETTINGS.items() if _is_older(root, path, paths.GENERATED[name])],
         "mode": _mode(root),
         "others": [path for path in _OTHERS if exists(root, path)],
         "nodes": {path: text for path, text in nodes.items() if text is not None},
     }
+
+
+def _is_older(root: str, path: str, other: str) -> bool:
+    try:
+        one, two = (os.stat(os.path.join(root, name.lstrip("/"))).st_mtime_ns for name in (path, other))
+    except OSError:
+        return False
+    return one < two
 
 
 def _mode(root: str) -> str | None:

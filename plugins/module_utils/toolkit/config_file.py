@@ -162,8 +162,12 @@ def read_record(text: str | None, path: str) -> dict[str, t.Any]:
     """Return the content of a record. Raise TomlError if it cannot be read."""
     try:
         known = json.loads(text or '{"keys": {}, "tables": [], "made": false}')
+        for name, former in dict(known["keys"]).items():
+            lines = former["before"] if isinstance(former, dict) and {"value", "before"} <= former.keys() else 0
+            if lines is not None and not _is_valid(list, lines):
+                raise ValueError(f"keys.{name} is {str(former)[:80]!r}, but must have a value and its lines before")
         return {"keys": dict(known["keys"]), "tables": list(known["tables"]), "made": bool(known["made"])}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TomlError(
             f"the record {path} cannot be read: {error!r}. Remove this file. The keys "
             "then stay until you remove them by hand"

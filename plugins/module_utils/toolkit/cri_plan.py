@@ -25,6 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     config_file,
     cri_runtime,
+    engine_toml,
     registered_runtimes,
     toml_text,
 )
@@ -216,7 +217,7 @@ def _containerd(result: CriPlan, host: Host, version: str, runtime: CriRuntime, 
         wanted = found.root
         if found.drop_in is not None:
             known = config_file.read_record(observed_files.content(host, _RECORD), _RECORD)["keys"]
-            now = toml_text.parse(root or "")
+            now = engine_toml.content(root or "")
             wanted = {**{key: now[key] for key in known if key in now}, **found.root}
         files = [_file(host, runtime.containerd_drop_in, found.drop_in)]
         # A table that replaces that of the root file can have its secrets.
@@ -331,7 +332,7 @@ def _root_files(host: Host, runtime: CriRuntime, wanted: t.Mapping[str, t.Any], 
     new = change.text
     if not is_imported and new is not None:
         # containerd does not start if an imported file does not exist.
-        imports = toml_text.parse(new).get("imports") or []
+        imports = engine_toml.content(new).get("imports") or []
         rest = [path for path in imports if path != runtime.containerd_drop_in]
         new = toml_text.changed(new, ("imports",), rest or None) if rest != imports else new
     if text is None and not wanted:
@@ -344,7 +345,7 @@ def _root_files(host: Host, runtime: CriRuntime, wanted: t.Mapping[str, t.Any], 
 
 def _of_other_roles(host: Host, runtime: CriRuntime) -> dict[str, t.Any]:
     """Return the recorded keys of the root file that the drop-in of another role still needs."""
-    root = toml_text.parse(host["cri_files"]["containerd"].get(ROOT_FILE) or "")
+    root = engine_toml.content(host["cri_files"]["containerd"].get(ROOT_FILE) or "")
     rest = [path for path in root.get("imports") or [] if path != runtime.containerd_drop_in]
     if not set(owned.CONTAINERD_DROP_INS) & set(rest):
         return {}

@@ -19,7 +19,7 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.paths import NODEADM_FILES
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import engine_toml, toml_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import MANAGER, NAME, PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
@@ -50,6 +50,8 @@ _OWN_FILES = {
     "RKE2": "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
 }
 _NODEADM = "nodeadm"
+# The collection's own runtimes call the OCI runtime, so none of them is the base of another one.
+_OWN_NAMES, _OWN_PROGRAMS = ("nvidia", "habana"), ("nvidia-container-runtime", "habana-container-runtime")
 _SPECIFICATIONS = {
     "/etc/containerd/base-runtime-spec.json": _NODEADM,
     "/etc/containerd/cri-base.json": "Kubespray",
@@ -94,14 +96,6 @@ class CriRegistration:
     problems: list[str] = dataclasses.field(default_factory=list)
 
 
-def _parsed(path: str, text: str | None) -> dict[str, t.Any]:
-    """Return the content of a file. Raise TomlError with a whole message if it cannot be read."""
-    try:
-        return toml_text.parse(text or "")
-    except TomlError as error:
-        raise TomlError(f"{path} is {error}. Nothing was changed. Correct the file, and run the role again.") from error
-
-
 def owner(root_text: str | None, existing: t.Collection[str] = ()) -> str | None:
     """Return who else writes containerd's configuration, or None. `existing` names files of the host."""
     found = next((name for name, path in _OWN_FILES.items() if path in existing), None)
@@ -109,7 +103,7 @@ def owner(root_text: str | None, existing: t.Collection[str] = ()) -> str | None
     found = found or next((_NODEADM for path in NODEADM_FILES if path in existing), None)
     if found or not root_text:
         return found
-    root = _parsed(ROOT_FILE, root_text)
+    root = engine_toml.parsed(ROOT_FILE, root_text)
     tables = (toml_text.get(root, ("plugins", table, "containerd", "runtimes")) or {} for table in _CRI.values())
     runtimes = [runtime for table in tables for runtime in table.values()]
     specs = (runtime.get("base_runtime_spec") for runtime in runtimes if isinstance(runtime, dict))
@@ -176,7 +170,7 @@ def _containerd(
             f"{other} writes containerd's configuration, so it stays unchanged. {way_out(other, runtime)}."
         )
         return
-    root = _parsed(ROOT_FILE, root_text)
+    root = engine_toml.parsed(ROOT_FILE, root_text)
     if {"cri", *_CRI.values()} & set(root.get("disabled_plugins") or []):
         result.reasons.append(
             f"{ROOT_FILE} disables CRI, so Kubernetes does not use this containerd. It stays unchanged."
@@ -186,7 +180,10 @@ def _containerd(
     number = _config_version(result, version, root_text, root, merges=merges)
     if number is None:
         return
-    trees = {ROOT_FILE: root, **{path: _parsed(path, text) for path, text in imported.items() if path != drop_in}}
+    trees = {
+        ROOT_FILE: root,
+        **{path: engine_toml.parsed(path, text) for path, text in imported.items() if path != drop_in},
+    }
     table = _effective(trees.values(), _CRI[number], merges=merges)
     known = _program(table, runtime)
     if is_missing(known, programs, runtime):
@@ -325,7 +322,7 @@ def is_missing(program: str | None, programs: t.Collection[str] | None, runtime:
 
 def containerd_program(texts: t.Mapping[str, str], version: str) -> str | None:
     """Return the program of NVIDIA's runtime in containerd. `texts`: all its files by path, in the order of reading."""
-    trees = {path: _parsed(path, text) for path, text in texts.items()}
+    trees = {path: engine_toml.parsed(path, text) for path, text in texts.items()}
     root = trees.get(ROOT_FILE, {})
     merges = version_key(version) >= version_key(_MERGES)
     table = _CRI.get(root.get("version", 3 if merges else 2))
@@ -337,7 +334,7 @@ def crio_program(texts: t.Mapping[str, str], runtime: CriRuntime = NVIDIA) -> st
     """Return the program of the runtime in CRI-O. `texts`: see `crio`."""
     tree: dict[str, t.Any] = {}
     for path, text in texts.items():
-        tree = _merged(tree, _parsed(path, text))
+        tree = _merged(tree, engine_toml.parsed(path, text))
     found = toml_text.get(tree, ("crio", "runtime", "runtimes", runtime.name, "runtime_path"))
     return found if isinstance(found, str) else None
 
@@ -352,7 +349,7 @@ def _root_keys(root: dict[str, t.Any], number: int, drop_in: str) -> dict[str, t
 
 def imports(path: str, text: str) -> list[str]:
     """Return the key imports of a file."""
-    return list(_parsed(path, text).get("imports") or [])
+    return list(engine_toml.parsed(path, text).get("imports") or [])
 
 
 def _load_order(trees: t.Mapping[str, dict[str, t.Any]]) -> list[str]:
@@ -383,6 +380,11 @@ def selected(patterns: t.Iterable[str], path: str, paths: t.Iterable[str]) -> li
     return result
 
 
+def _is_own(name: str, entry: dict[str, t.Any], runtime: CriRuntime) -> bool:
+    program = posixpath.basename(entry.get("runtime_path") or "")
+    return name in (*_OWN_NAMES, runtime.name) or program.startswith(_OWN_PROGRAMS)
+
+
 def crio(
     texts: t.Mapping[str, str],
     *,
@@ -398,15 +400,16 @@ def crio(
     """
     tree: dict[str, t.Any] = {}
     for path, text in texts.items():
-        tree = _merged(tree, _parsed(path, text))
+        tree = _merged(tree, engine_toml.parsed(path, text))
     section = toml_text.get(tree, ("crio", "runtime")) or {}
     runtimes = section.get("runtimes") or {}
     known = str((runtimes.get(runtime.name) or {}).get("runtime_path"))
     is_ours = posixpath.basename(known) == posixpath.basename(runtime.path) and not is_missing(known, programs, runtime)
     if is_ours and (section.get("default_runtime") == runtime.name or not default_runtime):
         return None, None
-    base = next((name for name in (section.get("default_runtime"), "crun", "runc") if name in runtimes), None)
-    options = runtimes[base] if base and base != runtime.name else {}
+    names = (section.get("default_runtime"), "crun", "runc")
+    base = next((name for name in names if name in runtimes and not _is_own(name, runtimes[name], runtime)), None)
+    options = runtimes[base] if base else {}
     ours = {**options, "runtime_path": runtime.path, "runtime_type": "oci"}
     own: dict[str, t.Any] = {"runtimes": {runtime.name: ours}}
     if default_runtime:

@@ -13,7 +13,7 @@ import os
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import fields, flags, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json, fields, flags, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
     DEFAULT_PATH,
@@ -121,7 +121,7 @@ def _foreign(host: Host, runtime: DockerRuntime, state: record.State, of_flags: 
     """Return who else has registered the runtime, or None."""
     if runtime.name in of_flags:
         return f"a flag of {UNIT} registers runtime {runtime.name}"
-    there = ((host["docker_daemon_json"].get("content") or {}).get("runtimes") or {}).get(runtime.name)
+    there = daemon_json.runtimes(host["docker_daemon_json"].get("content")).get(runtime.name)
     ours = any(
         runtime.manager in entry.managers and tuple(leaf.path[:2]) == ("runtimes", runtime.name)
         for leaf, entry in state.record.entries.items()

@@ -38,6 +38,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     cri_plan,
     cri_runtime,
     docker_runtime,
+    engine_toml,
     registered_runtimes,
     toml_text,
 )
@@ -153,8 +154,8 @@ def _has_habana(host: Host) -> bool:
 
 def _registered(host: Host, node: KubernetesNode, *, has_runtime: bool) -> str | None:
     """Return the program of the runtime in the configuration that the distribution generated, if the program exists."""
-    text = host["cri_files"]["nodes"].get(paths.GENERATED[node.distribution])
-    program = registered_program(toml_text.parse(text or ""), NAME)
+    path = paths.GENERATED[node.distribution]
+    program = registered_program(engine_toml.parsed(path, host["cri_files"]["nodes"].get(path)), NAME)
     if program == PATH:
         return program if has_runtime else None
     return None if cri_runtime.is_missing(program, registered_runtimes.programs(host)) else program
@@ -277,12 +278,12 @@ def _k0s(
             f"unchanged. Register runtime {NAME} in it, or remove it and restart k0s"
         )
         return
-    generated = toml_text.parse(texts.get(paths.GENERATED[paths.K0S]) or "")
+    generated = engine_toml.parsed(paths.GENERATED[paths.K0S], texts.get(paths.GENERATED[paths.K0S]))
     if is_ready and mine is None and (not default_runtime or default_name(generated) == NAME):
         known = registered_program(generated, NAME)
         result.reasons.append(f"runtime {NAME} is already registered in k0s as {known}")
         return
-    number = toml_text.parse(root).get("version", 2)
+    number = engine_toml.parsed(paths.K0S_ROOT, root).get("version", 2)
     if number not in _TABLES:
         result.problems.append(f"{paths.K0S_ROOT} has version {number}, which is not known. Known versions: 2, 3.")
         return
@@ -312,7 +313,7 @@ def _rancher(
     path, mine = str(place.path), texts.get(str(place.path))
     wanted = f"{HEADER}default-runtime: {NAME}\n" if default_runtime else None
     generated = texts.get(paths.GENERATED[node.distribution])
-    tree = toml_text.parse(generated or "")
+    tree = engine_toml.parsed(paths.GENERATED[node.distribution], generated)
     is_default = default_name(tree) == NAME
     if wanted and mine is None and is_default:
         result.reasons.append(f"runtime {NAME} is already the default runtime of {node.title}")
@@ -320,9 +321,14 @@ def _rancher(
     files = [cri_plan.CriFile(path, wanted, mine)] if wanted != mine else []
     obstacle = None if is_ready else _obstacle(texts, node, tree, is_generated=generated is not None)
     result.reasons += [obstacle] if obstacle else []
+    is_pending = False
     if is_ready and mine is not None and not files and not is_default and node.is_running:
-        result.reasons.append(f"{node.unit} has not applied {path}. Restart it at a time of your choice")
-    if not files and (is_ready or obstacle or generated is None):
+        is_pending = path not in (host["cri_files"].get("ignored") or [])
+        result.reasons.append(
+            f"{node.unit} has not applied {path}"
+            + ("" if is_pending else ", although it has started since. Search its other settings and its template")
+        )
+    if not files and not is_pending and (is_ready or obstacle or generated is None):
         return
     change = cri_plan.CriChange(node.unit, files)
     result.steps += [steps.written(file.path, file.content) for file in files]

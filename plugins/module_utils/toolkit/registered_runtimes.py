@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import fields, flags
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_runtime, vulnerabilities
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_runtime, toml_text, vulnerabilities
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import NAME, PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
@@ -52,7 +52,7 @@ def _docker(host: Host) -> str | None:
     of_flags = [flags.Flag(**flag) for flag in daemon.get("flags", []) if flag["key"] == "runtimes"]
     words = [word.partition("=") for flag in of_flags for word in flag.value]
     named = next((path for name, _sign, path in words if name == NAME), None)
-    return named or fields.program(((daemon.get("content") or {}).get("runtimes") or {}).get(NAME))
+    return named or fields.program(toml_text.get(daemon.get("content") or {}, ("runtimes", NAME)))
 
 
 def _containerd(host: Host) -> str | None:

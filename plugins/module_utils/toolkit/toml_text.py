@@ -99,7 +99,7 @@ def restored(text: str, path: Path, lines: list[str] | None, *, table: bool) -> 
     before, found = parse(text), _read(text)
     entry, former = _entry(found, path), None
     if lines:
-        former = next(entry for entry in _leaves(_read("\n".join(lines))) if entry.path)
+        former = next((entry for entry in _leaves(_read("\n".join(lines))) if entry.path), None)
     item = former.item.unwrap() if former else None
     if entry is None:
         new = _inserted(text, found, path, "\n".join(lines or []), item) if former else text

@@ -14,7 +14,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
     DEFAULT_PATH,
     DaemonConfigError,
@@ -78,11 +78,12 @@ def plan(host: Host, request: NeuronDriverRequest) -> NeuronHook:
     try:
         # A default runtime that the user set stays.
         releases = is_default and not request.oci_hook_default_runtime and (_DEFAULT,) in _own_options(host)
+        registered = daemon_json.runtimes(present).get(RUNTIME)
     except DaemonConfigError as error:
         result.problems.append(str(error))
         return result
     adds_default = request.oci_hook_default_runtime and not is_default
-    if adds_default or (present.get("runtimes") or {}).get(RUNTIME) != found:
+    if adds_default or registered != found:
         extra = ", as the default runtime" if request.oci_hook_default_runtime else ""
         result.changes.append(f"register Docker's runtime {RUNTIME} in {DEFAULT_PATH}{extra}")
     if releases:

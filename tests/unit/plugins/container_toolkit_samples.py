@@ -52,7 +52,17 @@ def host(key: str, packages: t.Mapping[str, str] | None = None, **more: t.Any) -
     seen["engines"].setdefault("crio", {"package": None, "version": None})
     seen.setdefault("nvidia_runtimes", {})
     seen.setdefault(
-        "cri_files", {"containerd": {}, "crio": {}, "masked": [], "unread": [], "mode": None, "others": [], "nodes": {}}
+        "cri_files",
+        {
+            "containerd": {},
+            "crio": {},
+            "masked": [],
+            "unread": [],
+            "ignored": [],
+            "mode": None,
+            "others": [],
+            "nodes": {},
+        },
     )
     return seen
 

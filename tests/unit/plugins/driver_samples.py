@@ -209,6 +209,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             "crio": {},
             "masked": [],
             "unread": [],
+            "ignored": [],
             "mode": None,
             "others": [],
             "nodes": {},

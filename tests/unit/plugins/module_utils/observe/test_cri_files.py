@@ -3,12 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import os
 import typing as t
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import toml_values
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import cri_files
 
 ROOT_FILE = "/etc/containerd/config.toml"
@@ -133,6 +135,16 @@ def test_logins_of_every_form_are_masked_and_the_rest_stays(text: str, tmp_path:
     assert (found["masked"], "s3cret" in found["containerd"][ROOT_FILE]) == ([ROOT_FILE], False)
     shown = toml_values.read(found["containerd"][ROOT_FILE])
     assert (shown["version"], shown["y"]) == (2, "near")
+
+
+@pytest.mark.parametrize(("age", "ignored"), [(5, ["/etc/rancher/k3s/config.yaml.d"]), (-5, [])])
+def test_setting_that_is_older_than_the_generated_file_is_ignored(age: int, ignored: list[str], tmp_path: Path) -> None:
+    path = paths.SETTINGS["k3s"]
+    read(tmp_path, **{path: "default-runtime: nvidia\n", paths.GENERATED["k3s"]: ""})
+    os.utime(tmp_path / path.lstrip("/"), (1000 - age, 1000 - age))
+    os.utime(tmp_path / paths.GENERATED["k3s"].lstrip("/"), (1000, 1000))
+    found = cri_files.read(str(tmp_path))["ignored"]
+    assert [os.path.dirname(name) for name in found] == ignored
 
 
 def test_addresses_without_logins_stay(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.owned import C
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_runtime, toml_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import CriRegistration, containerd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.vendor_runtimes import BY_VENDOR, HABANA
 
 V2, V3 = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
 BINARY = "/usr/bin/nvidia-container-runtime"
@@ -303,3 +304,27 @@ def test_file_that_is_not_toml_is_named() -> None:
     assert problem.startswith(f"/etc/containerd/conf.d/a.toml {words}")
     (problem,) = containerd("2.1.5", "x = ").problems
     assert problem.startswith(f"/etc/containerd/config.toml {words}")
+
+
+@pytest.mark.parametrize(
+    ("default", "base"),
+    [("nvidia", "crun"), ("other", "crun"), ("runc", "runc"), ("foreign", "foreign")],
+)
+def test_runtimes_of_this_collection_are_no_base_of_one_another_in_crio(default: str, base: str) -> None:
+    text = f"""\
+[crio.runtime]
+default_runtime = "{default}"
+[crio.runtime.runtimes.nvidia]
+runtime_path = "{BINARY}"
+[crio.runtime.runtimes.other]
+runtime_path = "{BINARY}.cdi"
+"""
+    text += "".join(
+        f'[crio.runtime.runtimes.{name}]\nruntime_path = "/usr/libexec/crio/{name}"\nmonitor_path = "{name}"\n'
+        for name in ("crun", "runc", "foreign")
+    )
+    drop_in, _called = cri_runtime.crio({"/etc/crio/crio.conf": text}, runtime=HABANA)
+    habana = toml_text.parse(drop_in or "")["crio"]["runtime"]["runtimes"]["habana"]
+    assert habana["monitor_path"] == base
+    assert {runtime.name for runtime in BY_VENDOR.values()} == {"nvidia", "habana"}
+    assert habana["monitor_env"][-1].endswith(":/usr/libexec/crio")

@@ -47,8 +47,10 @@ def carried_out(seen: dict[str, t.Any], done: cri_plan.CriPlan) -> None:
             if file.content is not None:
                 texts[file.path] = file.content
         if change.action:
-            for path in (samples.K3S_FILE, samples.RKE2_FILE):
-                texts.update({path: samples.K3S_FOUND} if path in texts else {})
+            for path, settings in ((samples.K3S_FILE, SETTINGS["k3s"]), (samples.RKE2_FILE, SETTINGS["rke2"])):
+                name = f"\n[plugins.'{samples.V3}'.containerd]\ndefault_runtime_name = 'nvidia'\n"
+                found = samples.K3S_FOUND + (name if settings in texts else "")
+                texts.update({path: found} if path in texts else {})
 
 
 @pytest.mark.parametrize(
@@ -285,7 +287,22 @@ def test_setting_that_a_server_has_not_applied_is_named_in_every_run(tmp_path: P
     carried_out(seen, done)
     again = plan(seen, default=True)
     assert again.changes == []
-    assert f"k3s.service has not applied {SETTINGS['k3s']}" in again.reasons[0]
+    assert again.reasons[0] == f"k3s.service has not applied {SETTINGS['k3s']}"
+    # The first run advises this policy for the restart.
+    assert "set gpu_kubernetes_node_restart_policy to always" in again.reasons[1]
+    allowed = plan(seen, default=True, policy="always")
+    assert (allowed.changes, allowed.engines[0].action) == (["restart k3s.service"], "restarted")
+    carried_out(seen, allowed)
+    assert plan(seen, default=True, policy="always").changes == []
+
+
+def test_setting_that_k3s_ignores_causes_no_further_restart(tmp_path: Path) -> None:
+    seen = node(tmp_path, "k3s server")
+    carried_out(seen, plan(seen, default=True))
+    seen["cri_files"]["ignored"] = [SETTINGS["k3s"]]
+    again = plan(seen, default=True, policy="always")
+    assert (again.changes, again.engines, again.disruptions) == ([], [], [])
+    assert "although it has started since" in again.reasons[0]
 
 
 def test_removal_on_a_server_leaves_the_restart_to_the_user_and_says_so(tmp_path: Path) -> None:
