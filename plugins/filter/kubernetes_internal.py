@@ -19,8 +19,8 @@ kept_bytecode.use()
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import charts, node_labels, placement
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import request as node_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan, toml_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import node_plan as toolkit_node_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_text
 
 
 def cluster_plan(request: Mapping[str, Any], data: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,9 +60,16 @@ def node_plan(host: Any, request: Mapping[str, Any], toolkit: Mapping[str, Any] 
         return plain(toolkit_node_plan.KubernetesNodePlan(problems=[str(error)]))
     groups = host["accelerators"]
     vendors = [vendor for vendor, group in groups.items() if group and group["devices"]]
-    upcoming = toolkit_node_plan.UpcomingToolkit(
-        bool((toolkit or {}).get("packages")), bool(((toolkit or {}).get("cri") or {}).get("engines"))
-    )
+    packages, engines = (toolkit or {}).get("packages"), ((toolkit or {}).get("cri") or {}).get("engines")
+    # Only the plan of a removal says whether it revokes the options of Docker.
+    if "revokes" in (toolkit or {}):
+        changes = [
+            cri_plan.CriChange(one["unit"], [cri_plan.CriFile(**file) for file in one["files"]])
+            for one in engines or []
+        ]
+        there = toolkit_node_plan.without_toolkit(host, packages or [], changes)
+        return plain(toolkit_node_plan.plan(there, wanted, vendors))
+    upcoming = toolkit_node_plan.UpcomingToolkit(bool(packages), bool(engines))
     return plain(toolkit_node_plan.plan(host, wanted, vendors, upcoming))
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
@@ -55,6 +56,9 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         waits_for_engine=is_new_engine,
         disruptions=result.runtime.disruptions,
     )
+    if result.runtime.cri and outcomes.toolkit(parts).changes_cri:
+        # Both parts change the root file of containerd, so the second one needs what the first one has written.
+        part = dataclasses.replace(part, plans_again=True)
     return in_use.in_drain(part, held, "accelerators", changes_driver=changes_driver)
 
 

@@ -65,6 +65,8 @@ class ToolkitOutcome:
     # Whether its packages, its configuration or its runtime change, and whether a CDI specification does.
     changes: bool = False
     changes_cdi: bool = False
+    # Whether files of containerd or CRI-O change, which another vendor's runtime shares.
+    changes_cri: bool = False
     # Whether a toolkit stays whose packages do not change.
     keeps_packages: bool = False
     # Whether it removes what nvidia-docker left, and volumes of the driver among it.

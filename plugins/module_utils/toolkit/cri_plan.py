@@ -32,6 +32,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import default_runtime as default_runtime_of_roles
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import NVIDIA, ROOT_FILE, CriRuntime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.vendor_runtimes import HABANA
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -192,6 +193,7 @@ def _containerd(result: CriPlan, host: Host, version: str, runtime: CriRuntime, 
         imported,
         runtime=runtime,
         default_runtime=is_default,
+        others=_beside(host, runtime),
         existing=_existing(host),
         programs=_programs(host, runtime),
     )
@@ -219,7 +221,8 @@ def _containerd(result: CriPlan, host: Host, version: str, runtime: CriRuntime, 
             known = config_file.read_record(observed_files.content(host, _RECORD), _RECORD)["keys"]
             now = engine_toml.content(root or "")
             wanted = {**{key: now[key] for key in known if key in now}, **found.root}
-        files = [_file(host, runtime.containerd_drop_in, found.drop_in)]
+        others = [_other(host, path, text) for path, text in found.others.items()]
+        files = [_file(host, runtime.containerd_drop_in, found.drop_in), *others]
         # A table that replaces that of the root file can have its secrets.
         files[0].mode = files[0].mode if found.merges else seen["mode"] or files[0].mode
         roots = _root_files(host, runtime, wanted, is_imported=found.drop_in is not None)
@@ -237,6 +240,54 @@ def _unread(host: Host) -> list[str]:
         imports = cri_runtime.imports(path, texts[path]) if path in texts else [path]
         missing = [name for name in imports if name not in owned.CONTAINERD_DROP_INS]
         found += [name for name in missing if not cri_runtime.selected([name], path, texts)]
+    return found
+
+
+def _beside(host: Host, runtime: CriRuntime) -> list[CriRuntime]:
+    """Return the runtimes of other roles that have a drop-in of containerd."""
+    texts = host["cri_files"]["containerd"]
+    return [one for one in (NVIDIA, HABANA) if one.name != runtime.name and one.containerd_drop_in in texts]
+
+
+def _other(host: Host, path: str, text: str) -> CriFile:
+    """Return the drop-in of another role with a new whole table. The mark about its default runtime stays."""
+    file = _file(host, path, text)
+    file.mode = host["cri_files"]["mode"] or file.mode
+    if default_runtime_of_roles.is_marked(file.former):
+        file.content = default_runtime_of_roles.marked(text)
+    return file
+
+
+def _without(host: Host, runtime: CriRuntime) -> list[CriFile]:
+    """Return the drop-ins of other roles without the runtime, for a containerd in which each has the whole table."""
+    version = host["engines"]["containerd"]["version"] or ""
+    if not host["engines"]["containerd"]["package"] or cri_runtime.is_merging(version):
+        return []
+    texts, found = host["cri_files"]["containerd"], []
+    imported = {path: text for path, text in texts.items() if path not in (ROOT_FILE, runtime.containerd_drop_in)}
+    beside = _beside(host, runtime)
+    for one in beside:
+        former = texts[one.containerd_drop_in]
+        has_mark = default_runtime_of_roles.is_marked(former)
+        is_default, _mark = default_runtime_of_roles.decide(former, one.name, asked=False, by_node=has_mark)
+        new = cri_runtime.containerd(
+            version,
+            texts.get(ROOT_FILE),
+            imported,
+            runtime=one,
+            default_runtime=is_default,
+            others=[other for other in beside if other != one],
+            existing=_existing(host),
+            programs=_programs(host, one),
+        )
+        if new.problems:
+            raise TomlError(" ".join(new.problems))
+        if new.drop_in is not None and host["cri_files"]["masked"]:
+            raise TomlError(
+                f"{one.containerd_drop_in} must lose runtime {runtime.name}, but it carries logins of "
+                f"{', '.join(host['cri_files']['masked'])}, which the role does not read. Change it by hand"
+            )
+        found += [_other(host, one.containerd_drop_in, new.drop_in)] if new.drop_in is not None else []
     return found
 
 
@@ -316,10 +367,37 @@ def _change(host: Host, unit: str, files: list[CriFile], action: str) -> CriChan
         return result
     since = service.get("active_since_us")
     is_pending = (observed_files.content(host, _MARKERS[unit]) or "").strip() == str(since)
-    # The record has no effect on the engine.
-    if is_pending or any(file.path != _RECORD for file in result.files):
+    if is_pending or any(_has_effect(file) for file in result.files):
         result.action, result.marker, result.marker_file = action, since, _MARKERS[unit]
     return result
+
+
+def _has_effect(file: CriFile) -> bool:
+    """Return whether the engine reads anything else afterwards. It does not read the record, nor comments."""
+    if file.path == _RECORD:
+        return False
+    if file.content is None or file.former is None:
+        return True
+    try:
+        return toml_text.parse(file.content) != toml_text.parse(file.former)
+    except TomlError:
+        return True
+
+
+def after(host: Host, changes: t.Iterable[CriChange]) -> Host:
+    """Return the host with the files of changes, for what is planned after them: two runtimes share the root file."""
+    texts = {CONTAINERD: dict(host["cri_files"]["containerd"]), CRIO: dict(host["cri_files"]["crio"])}
+    files: dict[str, t.Any] = dict(host["files"])
+    for change in changes:
+        for file in change.files if change.unit in texts else ():
+            if file.path == _RECORD:
+                files[_RECORD] = {"exists": file.content is not None, "content": file.content}
+            elif file.content is None:
+                texts[change.unit].pop(file.path, None)
+            else:
+                texts[change.unit][file.path] = file.content
+    seen = {**host["cri_files"], "containerd": texts[CONTAINERD], "crio": texts[CRIO]}
+    return t.cast("Host", {**host, "cri_files": seen, "files": files})
 
 
 def _root_files(host: Host, runtime: CriRuntime, wanted: t.Mapping[str, t.Any], *, is_imported: bool) -> list[CriFile]:
@@ -388,7 +466,8 @@ def removal(
     files = [_file(host, runtime.containerd_drop_in, None)]
     try:
         if files[0].former is not None or observed_files.content(host, _RECORD) is not None:
-            files = [*_root_files(host, runtime, {}, is_imported=False), *files]
+            others = _without(host, runtime) if files[0].former is not None else []
+            files = [*_root_files(host, runtime, {}, is_imported=False), *files, *others]
     except TomlError as error:
         result.problems.append(f"{ROOT_FILE} cannot be restored: {error}. Nothing was changed.")
         return result

@@ -90,6 +90,8 @@ class CriRegistration:
     """
 
     drop_in: str | None = None
+    # The texts of the drop-ins of the other roles, by path, if containerd does not merge them.
+    others: dict[str, str] = dataclasses.field(default_factory=dict)
     root: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     merges: bool = True
     reasons: list[str] = dataclasses.field(default_factory=list)
@@ -117,6 +119,11 @@ def way_out(other: str, runtime: CriRuntime = NVIDIA) -> str:
     return f"Register runtime {runtime.name} with {other}"
 
 
+def is_merging(version: str) -> bool:
+    """Return whether containerd merges the tables of imported files."""
+    return version_key(version) >= version_key(_MERGES)
+
+
 def containerd(
     version: str,
     root_text: str | None,
@@ -124,14 +131,15 @@ def containerd(
     *,
     runtime: CriRuntime = NVIDIA,
     default_runtime: bool = False,
+    others: t.Sequence[CriRuntime] = (),
     existing: t.Collection[str] = (),
     programs: t.Collection[str] | None = (),
 ) -> CriRegistration:
     """Return the registration of a runtime in containerd.
 
     `root_text`: the text of its root file, None if the file does not exist. `imported`: the texts of imported files by
-    path, in the order in which containerd reads them. `programs`: the existing programs that the files name, None if
-    they are not observed.
+    path, in the order in which containerd reads them. `others`: the runtimes of other roles that have their drop-ins
+    among them. `programs`: the existing programs that the files name, None if they are not observed.
     """
     result = CriRegistration()
     try:
@@ -142,13 +150,14 @@ def containerd(
             dict(imported or {}),
             runtime,
             default_runtime=default_runtime,
+            others=others,
             existing=existing,
             programs=programs,
         )
     except TomlError as error:
         result.problems.append(str(error))
     if result.problems:
-        result.drop_in, result.root = None, {}
+        result.drop_in, result.others, result.root = None, {}, {}
     return result
 
 
@@ -160,6 +169,7 @@ def _containerd(
     runtime: CriRuntime,
     *,
     default_runtime: bool,
+    others: t.Sequence[CriRuntime],
     existing: t.Collection[str],
     programs: t.Collection[str] | None,
 ) -> None:
@@ -176,7 +186,7 @@ def _containerd(
             f"{ROOT_FILE} disables CRI, so Kubernetes does not use this containerd. It stays unchanged."
         )
         return
-    merges = result.merges = version_key(version) >= version_key(_MERGES)
+    merges = result.merges = is_merging(version)
     number = _config_version(result, version, root_text, root, merges=merges)
     if number is None:
         return
@@ -184,7 +194,7 @@ def _containerd(
         ROOT_FILE: root,
         **{path: engine_toml.parsed(path, text) for path, text in imported.items() if path != drop_in},
     }
-    table = _effective(trees.values(), _CRI[number], merges=merges)
+    table = _effective(_foreign(trees), _CRI[number], merges=merges)
     known = _program(table, runtime)
     if is_missing(known, programs, runtime):
         result.reasons.append(
@@ -197,19 +207,50 @@ def _containerd(
             "unchanged."
         )
         return
-    if table.get("enable_cdi") is False and version_key(version) >= version_key(_CDI):
-        result.reasons.append(
-            "containerd's configuration has enable_cdi = false, so Kubernetes cannot use CDI. The role keeps the value."
-        )
-    own = _with_runtime(table, runtime, version, default_runtime, merges=merges)
-    trees[drop_in] = {"version": number, "plugins": {_CRI[number]: own}}
-    result.drop_in = runtime.header + toml_text.document(trees[drop_in])
+    result.reasons += _notes(table, version)
+    # An old containerd uses only the last drop-in, so all of them get the same table.
+    beside = [] if merges else [one for one in others if one.containerd_drop_in in trees]
+    default = runtime.name if default_runtime else _default_of(trees, beside, _CRI[number])
+    tree = {_CRI[number]: _with_runtimes(table, [runtime, *beside], version, default, merges=merges)}
+    _set_drop_ins(result, trees, runtime, beside, {"version": number, "plugins": tree})
     if root_text is None and version_key(version) >= version_key(_IMPORTS_BY_DEFAULT):
         root["imports"] = [_DEFAULT_IMPORT]
     else:
         result.root = _root_keys(root, number, drop_in)
         root.update(result.root)
     _check_order(result, trees, _CRI[number], runtime, default_runtime=default_runtime)
+
+
+def _notes(table: dict[str, t.Any], version: str) -> list[str]:
+    if table.get("enable_cdi") is not False or version_key(version) < version_key(_CDI):
+        return []
+    return [
+        "containerd's configuration has enable_cdi = false, so Kubernetes cannot use CDI. The role keeps the value."
+    ]
+
+
+def _foreign(trees: t.Mapping[str, dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """Return the files of others. Own drop-ins carry the whole table of an old containerd, so they show nothing."""
+    return [tree for path, tree in trees.items() if path not in owned.CONTAINERD_DROP_INS]
+
+
+def _default_of(trees: t.Mapping[str, dict[str, t.Any]], beside: t.Iterable[CriRuntime], table: str) -> str | None:
+    """Return the runtime that its own drop-in makes the default one, or None."""
+    key = ("plugins", table, "containerd", "default_runtime_name")
+    return next((one.name for one in beside if toml_text.get(trees[one.containerd_drop_in], key) == one.name), None)
+
+
+def _set_drop_ins(
+    result: CriRegistration,
+    trees: dict[str, dict[str, t.Any]],
+    runtime: CriRuntime,
+    beside: t.Sequence[CriRuntime],
+    tree: dict[str, t.Any],
+) -> None:
+    text = toml_text.document(tree)
+    trees.update(dict.fromkeys((runtime.containerd_drop_in, *(one.containerd_drop_in for one in beside)), tree))
+    result.drop_in = runtime.header + text
+    result.others = {one.containerd_drop_in: one.header + text for one in beside}
 
 
 def _check_order(
@@ -277,26 +318,31 @@ def _merged(one: dict[str, t.Any], other: dict[str, t.Any]) -> dict[str, t.Any]:
     return result
 
 
-def _with_runtime(
-    table: dict[str, t.Any], runtime: CriRuntime, version: str, default_runtime: bool, *, merges: bool
+def _with_runtimes(
+    table: dict[str, t.Any], added: t.Iterable[CriRuntime], version: str, default: str | None, *, merges: bool
 ) -> dict[str, t.Any]:
-    """Return the table with the runtime. It has the options of the default runtime, for example SystemdCgroup."""
-    runtimes = toml_text.get(table, ("containerd", "runtimes")) or {}
-    default = toml_text.get(table, ("containerd", "default_runtime_name"))
-    base = next((name for name in (default, "runc", "crun") if name in runtimes and name != runtime.name), None)
-    of_base = copy.deepcopy(runtimes[base]) if base else {}
-    options = {**(of_base.get("options") or {}), "BinaryName": runtime.path}
-    ours = {**of_base, "runtime_type": of_base.get("runtime_type") or _RUNC, "options": options}
+    """Return the table with runtimes, and with `default` as the default one, None if that stays."""
     carried = {} if merges else table
     containerd_table = dict(carried.get("containerd") or {})
     # A table of runtimes replaces the default one, and CRI does not start without its default runtime:
     # containerd/containerd, v1.7.27, pkg/cri/config.
     defaults = {} if merges else {"runc": {"runtime_type": _RUNC}}
-    containerd_table["runtimes"] = {**containerd_table.get("runtimes", defaults), runtime.name: ours}
-    if default_runtime:
-        containerd_table["default_runtime_name"] = runtime.name
+    ours = {one.name: _entry(table, one) for one in sorted(added, key=lambda one: one.name)}
+    containerd_table["runtimes"] = {**containerd_table.get("runtimes", defaults), **ours}
+    if default:
+        containerd_table["default_runtime_name"] = default
     cdi = {"enable_cdi": True} if not merges and version_key(version) >= version_key(_CDI) else {}
     return {**cdi, **carried, "containerd": containerd_table}
+
+
+def _entry(table: dict[str, t.Any], runtime: CriRuntime) -> dict[str, t.Any]:
+    """Return the entry of a runtime. It has the options of the default runtime, for example SystemdCgroup."""
+    runtimes = toml_text.get(table, ("containerd", "runtimes")) or {}
+    default = toml_text.get(table, ("containerd", "default_runtime_name"))
+    base = next((name for name in (default, "runc", "crun") if name in runtimes and name != runtime.name), None)
+    of_base = copy.deepcopy(runtimes[base]) if base else {}
+    options = {**(of_base.get("options") or {}), "BinaryName": runtime.path}
+    return {**of_base, "runtime_type": of_base.get("runtime_type") or _RUNC, "options": options}
 
 
 def _is_registered(table: dict[str, t.Any], runtime: CriRuntime, *, default_runtime: bool) -> bool:
@@ -324,7 +370,7 @@ def containerd_program(texts: t.Mapping[str, str], version: str) -> str | None:
     """Return the program of NVIDIA's runtime in containerd. `texts`: all its files by path, in the order of reading."""
     trees = {path: engine_toml.parsed(path, text) for path, text in texts.items()}
     root = trees.get(ROOT_FILE, {})
-    merges = version_key(version) >= version_key(_MERGES)
+    merges = is_merging(version)
     table = _CRI.get(root.get("version", 3 if merges else 2))
     order = _load_order(trees) if ROOT_FILE in trees else list(trees)
     return _program(_effective((trees[path] for path in order), table, merges=merges), NVIDIA) if table else None

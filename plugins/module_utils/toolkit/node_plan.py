@@ -92,6 +92,7 @@ def plan(
             restart_policy=request.restart_policy,
         )
         _take(result, found, reasons)
+        host = cri_plan.after(host, found.engines)
         # Without a change, somebody else registers the runtime, or nobody can yet.
         result.checks += [NVIDIA.name] if found.engines and node.is_running else []
     if "gaudi" in vendors:
@@ -106,6 +107,17 @@ def plan(
         result.checks += [HABANA.name] if found.engines and node.is_running else []
     result.reason = "; ".join(reasons)
     return _checked(host, result)
+
+
+def without_toolkit(host: Host, packages: t.Collection[str], changes: t.Iterable[cri_plan.CriChange]) -> Host:
+    """Return the host after the removal of the toolkit, which check mode only plans. `packages`: those removed."""
+    seen = t.cast("dict[str, t.Any]", cri_plan.after(host, changes))
+    if packages:
+        seen["engines"] = {**seen["engines"], "container_toolkit": {"package": None, "version": None}}
+        seen["nvidia_runtimes"] = {
+            path: one for path, one in (seen.get("nvidia_runtimes") or {}).items() if path != PATH
+        }
+    return t.cast("Host", seen)
 
 
 def _engines(host: Host) -> dict[str, str | None]:

@@ -218,7 +218,9 @@ def engine_removals(
     Role gaudi_driver would register Gaudi's again.
     """
     policy = _of_engines(restart_policy)
-    yield cri_plan.removal(host, policy, NVIDIA, restart_variable=_POLICY)
+    first = cri_plan.removal(host, policy, NVIDIA, restart_variable=_POLICY)
+    yield first
+    host = cri_plan.after(host, first.engines)
     yield cri_plan.unset_default(host, engines, HABANA, restart_policy=policy, restart_variable=_POLICY)
 
 

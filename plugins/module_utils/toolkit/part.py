@@ -27,6 +27,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.compatibility import ENGINES
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.vendor_runtimes import HABANA
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -39,7 +40,11 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     if request.state == "absent":
         # The removal follows the records, so the source does not matter.
         removal = toolkit_removal.plan(host, engine.restart_policy)
-        return dataclasses.replace(of_removal("nvidia_container_toolkit", removal), disruptions=removal.cri.disruptions)
+        return dataclasses.replace(
+            of_removal("nvidia_container_toolkit", removal),
+            disruptions=removal.cri.disruptions,
+            outcome=outcomes.ToolkitOutcome(changes_cri=bool(removal.cri.engines)),
+        )
     if not is_managed and "cdi" not in request.isolations and not request.wrapper:
         result = toolkit_plan.without_toolkit(host, request, engines={})
         return of_role("nvidia_container_toolkit", result, request.download_timeout)
@@ -64,7 +69,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     }
     if not is_managed:
         result = toolkit_plan.without_toolkit(host, request, **common)
-        return _planned(driver, result, request)
+        return _planned(host, driver, result, request)
     result = toolkit_plan.plan(
         host,
         request,
@@ -73,16 +78,24 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         restart_policy=engine.restart_policy,
         **common,
     )
-    return _planned(driver, result, request)
+    return _planned(host, driver, result, request)
 
 
 def _planned(
-    driver: outcomes.DriverOutcome, result: toolkit_plan.ToolkitPlan, request: toolkit_request.ToolkitRequest
+    host: Host,
+    driver: outcomes.DriverOutcome,
+    result: toolkit_plan.ToolkitPlan,
+    request: toolkit_request.ToolkitRequest,
 ) -> Part:
-    """Return the part, which plans again after the driver, because that may not be loaded as planned."""
+    """Return the part, which plans again after the driver, because that may not be loaded as planned.
+
+    It also plans again if the removal of Gaudi's runtime, which comes first, can change the same root file.
+    """
+    shares_root = bool(result.cri.engines) and HABANA.containerd_drop_in in host["cri_files"]["containerd"]
     outcome = outcomes.ToolkitOutcome(
         changes=bool(result.transaction or result.config_needed or result.config),
         changes_cdi=bool(result.cdi.restart or result.cdi.remove or result.own_cdi.restart or result.own_cdi.remove),
+        changes_cri=bool(result.cri.engines or result.cri.later),
         keeps_packages=result.transaction is None,
         migrates=bool(result.migration.changes),
         migrates_volumes=bool(result.migration.volumes),
@@ -90,7 +103,7 @@ def _planned(
     return dataclasses.replace(
         of_role("nvidia_container_toolkit", result, request.download_timeout),
         # A role that changes packages plans again anyway.
-        plans_again=driver.installs and result.transaction is None,
+        plans_again=(driver.installs and result.transaction is None) or shares_root,
         outcome=outcome,
     )
 

@@ -136,6 +136,28 @@ def test_check_mode_predicts_the_node_after_the_toolkit_of_the_same_run(
     assert (done["changes"][-1:], done["problems"]) == (changes, [])
 
 
+@pytest.mark.parametrize("packages", [["nvidia-container-toolkit"], []])
+def test_check_mode_predicts_the_node_after_the_removal_of_the_toolkit(packages: list[str], tmp_path: Path) -> None:
+    seen = engine(host(tmp_path, "kubeadm", "nvidia"))
+    first = cri_plan.plan(seen, {"containerd": "1.7.24"}, default_runtime=False, restart_policy="when_safe")
+    carried_out(seen, [dataclasses.asdict(one) for one in first.engines])
+    removal = cri_plan.removal(seen, "when_safe")
+    toolkit = {"revokes": False, "packages": packages, "cri": dataclasses.asdict(removal)}
+    predicted = filters.node_plan(seen, REQUEST, toolkit)
+    # What the role finds after the removal.
+    carried_out(seen, [dataclasses.asdict(one) for one in removal.engines])
+    seen["files"].pop(owned.CONTAINERD_CONFIG_RECORD)
+    seen["engines"]["container_toolkit"] = {
+        "package": None if packages else "nvidia-container-toolkit",
+        "version": None,
+    }
+    assert (predicted["problems"], predicted["changes"]) == (
+        filters.node_plan(seen, REQUEST)["problems"],
+        filters.node_plan(seen, REQUEST)["changes"],
+    )
+    assert ("is not installed" in str(predicted["problems"])) == bool(packages)
+
+
 def carried_out(seen: dict, engines: list) -> None:
     """Write the files, as the engines then read them."""
     for change in engines:
