@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import typing as t
 
@@ -40,6 +41,8 @@ def rendered(plugin: str, values: dict[str, t.Any] | None = None) -> list[dict[s
     """Return the objects of a plugin's chart with the values of the role and of a user."""
     local = CHARTS / DATA[plugin]["chart"].rpartition("/")[2]
     if not local.is_dir():
+        # Only a directory of the vendors' charts may lack some: the stand-ins are complete.
+        assert "GPUFLEET_KUBERNETES_CHARTS" in os.environ, f"{CHARTS} has no chart {local.name}"
         pytest.skip(f"{CHARTS} has no chart {local.name}")
     (release,) = plan(plugin, {"chart": str(local), "values": values or {}}).releases
     command = [str(CACHE / "bin" / "helm"), "template", release.name, release.chart_ref, "--namespace"]

@@ -100,7 +100,7 @@ class RolePackages:
 class VersionChoice:
     """The chosen build of each package, or why there is none.
 
-    `suitable` and `usable`: the newest version that was requested, and the newest of them that nothing speaks against.
+    `suitable` and `usable`: the newest requested version, and the newest that can be installed.
     `lacking`: the packages that the source does not have in version `usable`.
     """
 

@@ -28,7 +28,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.package_plan import UNIT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import read
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import engine_samples
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT, no_cri_files
 
 PLATFORMS = yaml.safe_load((ROOT / "roles/nvidia_container_toolkit/vars/platforms.yml").read_text(encoding="utf-8"))[
     "__nvidia_container_toolkit_platforms"
@@ -51,19 +51,7 @@ def host(key: str, packages: t.Mapping[str, str] | None = None, **more: t.Any) -
     seen.setdefault("cdi_specs", [])
     seen["engines"].setdefault("crio", {"package": None, "version": None})
     seen.setdefault("nvidia_runtimes", {})
-    seen.setdefault(
-        "cri_files",
-        {
-            "containerd": {},
-            "crio": {},
-            "masked": [],
-            "unread": [],
-            "ignored": [],
-            "mode": None,
-            "others": [],
-            "nodes": {},
-        },
-    )
+    seen.setdefault("cri_files", no_cri_files())
     return seen
 
 

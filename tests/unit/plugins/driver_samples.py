@@ -36,6 +36,20 @@ KERNELS = {
 _MANAGERS = {"debian": "apt", "ubuntu": "apt", "el": "dnf", "amazon": "dnf", "sles": "zypper"}
 
 
+def no_cri_files() -> dict:
+    """Return the observation of a host without files of containerd, CRI-O and nodes of Kubernetes."""
+    return {
+        "containerd": {},
+        "crio": {},
+        "masked": [],
+        "unread": [],
+        "ignored": [],
+        "mode": None,
+        "others": [],
+        "nodes": {},
+    }
+
+
 def platform(key: str, system: dict | None = None) -> dict:
     """Return the data of role nvidia_driver for a platform, or for a distribution of its family (`host["os"]`)."""
     known = system or {"key": key, "id": None, "version": None}
@@ -204,16 +218,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         "nvidia_runtimes": {},
         "nvidia_docker_traces": False,
         "nvidia_docker": None,
-        "cri_files": {
-            "containerd": {},
-            "crio": {},
-            "masked": [],
-            "unread": [],
-            "ignored": [],
-            "mode": None,
-            "others": [],
-            "nodes": {},
-        },
+        "cri_files": no_cri_files(),
         "driver_volume": None,
         "docker_daemon_json": {
             "path": owned.DAEMON_JSON,
