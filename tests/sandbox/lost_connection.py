@@ -10,6 +10,7 @@ lines meanwhile. Exit status: 0 reported_task leaves no more processes than comm
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
@@ -36,9 +37,10 @@ LONG_ENOUGH = 12
 
 
 def processes(host: str) -> list[tuple[int, str]]:
-    """Return the processes of the host: their numbers on this machine, and their command lines."""
-    command = ["docker", "top", host, "-eo", "pid,args"]
-    _titles, *lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    """Return the processes of the host: their numbers on the host, and their command lines."""
+    # `docker top` needs `ps` on this machine. The images of the hosts contain it.
+    command = ["docker", "exec", host, "ps", "-e", "--no-headers", "-o", "pid,args"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     return [(int(number), words) for number, words in (line.split(maxsplit=1) for line in lines)]
 
 
@@ -61,6 +63,12 @@ def connections(directory: str) -> list[int]:
         ):
             found.append(int(path.parent.name))
     return found
+
+
+def kill(pids: list[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            os.kill(pid, signal.SIGKILL)
 
 
 def wait(until, seconds: float) -> bool:
@@ -95,8 +103,7 @@ def measure(inventory: list[str], host: str, way: str) -> str | None:
                 raise SystemExit(f"lost_connection: the commands did not start on {host}: {counts(host)}")
             time.sleep(LONG_ENOUGH)
             if way == "connection":
-                for pid in connections(str(shared)):
-                    os.kill(pid, signal.SIGKILL)
+                kill(connections(str(shared)))
             else:
                 for run in runs:
                     os.killpg(run.pid, signal.SIGINT)
@@ -109,9 +116,10 @@ def measure(inventory: list[str], host: str, way: str) -> str | None:
             for run in runs:
                 if run.poll() is None:
                     os.killpg(run.pid, signal.SIGKILL)
-            sleeping = [pid for pid, words in processes(host) if words.startswith("sleep 61.")]
-            for pid in [*connections(str(shared)), *sleeping]:
-                os.kill(pid, signal.SIGKILL)
+            kill(connections(str(shared)))
+            sleeping = [str(pid) for pid, words in processes(host) if words.startswith("sleep 61.")]
+            if sleeping:
+                subprocess.run(["docker", "exec", host, "kill", "-KILL", *sleeping], check=False)
     print(f"{host}, {way}: processes that remain: {left}")
     if left["reported_task"] > left["command"] or readers:
         return f"{way}: {left}, {readers}"
