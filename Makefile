@@ -38,13 +38,13 @@ sandbox-down: setup ## Remove the simulated hosts and their data
 ##@ Test
 # The scenario mostly waits for package managers and compilers, so the other tests run beside it.
 .PHONY: test
-test: sandbox ## Run the tests of CI: lint, unit tests, AWS, sanity tests, the solvers and the default scenario
+test: sandbox ## Run the tests of CI: lint, unit tests, test tools, AWS, sanity tests, the solvers and the default scenario
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target molecule static solver
 
 # One after the other, so that the scenario starts at once.
 .PHONY: static
-static: setup ## Run the tests that need no simulated host: lint, unit tests, AWS and sanity tests
-	@for target in lint unit aws sanity; do $(MAKE) --no-print-directory "$$target"; done
+static: setup ## Run the tests that need no simulated host: lint, unit tests, test tools, AWS and sanity tests
+	@for target in lint unit selftest aws sanity; do $(MAKE) --no-print-directory "$$target"; done
 
 .PHONY: lint
 lint: setup ## Run ansible-lint, ruff and yamllint; check the changelog, the documentation and the tarball
@@ -61,8 +61,14 @@ lint: setup ## Run ansible-lint, ruff and yamllint; check the changelog, the doc
 	@python tools/release_check.py
 
 .PHONY: unit
-unit: setup ## Run the unit tests
-	@tools/unit.sh tests/unit
+unit: setup ## Run the unit tests of the collection
+	@tools/unit.sh tests/unit $(addprefix --ignore=,$(SELFTEST))
+
+# The folders with tests of test tools, and of what only contributors run.
+SELFTEST := $(addprefix tests/unit/,benchmark drift gpu pages/test_pages.py sandbox solver tools)
+.PHONY: selftest
+selftest: setup ## Run the unit tests of the test tools: simulator, solver matrix, drift test, benchmark, acceptance test, tools/
+	@tools/unit.sh $(SELFTEST)
 
 .PHONY: aws
 aws: setup ## Test the inventory and the playbooks for AWS against a local API of EC2
