@@ -38,7 +38,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import LOCK_TIMEOUT, Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import dnf_excludes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adoption as site_adoption
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain as site_drain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain_decision as site_drain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import (
     package_queries,
     plan_result,

@@ -19,8 +19,9 @@ kept_bytecode.use()
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import charts, node_labels, placement
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import request as node_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan, toml_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import node_plan as toolkit_node_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import plan as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import plan as toolkit_node_plan
 
 
 def cluster_plan(request: Mapping[str, Any], data: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:

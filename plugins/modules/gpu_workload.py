@@ -373,7 +373,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.client i
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapters
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain import WorkloadDrain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_verbs import WorkloadDrain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.options import OPTIONS, without_effect
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BINDING
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi_units
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import accelerator_program, host_program
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import controller_binding
 
@@ -33,7 +33,7 @@ def build(options: dict[str, Any]) -> str | None:
 @lru_cache(maxsize=1)
 def digest() -> str | None:
     """Return the SHA-256 digest of the program that the role installs, or None if it cannot be built."""
-    text = build(own_cdi.OPTIONS)
+    text = build(own_cdi_units.OPTIONS)
     return hashlib.sha256(text.encode()).hexdigest() if text else None
 
 

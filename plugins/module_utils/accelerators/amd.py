@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
     sysfs,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, amd_gpus, pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, amd_compute_gpus, pci
 
 DRIVER = "amdgpu"
 CONTROL_NODE = "/dev/kfd"
@@ -113,7 +113,7 @@ class _AmdReader:
         for address, function in self.candidates.items():
             if address in known:
                 continue
-            model = amd_gpus.MODELS.get(function["device_id"] or "")
+            model = amd_compute_gpus.MODELS.get(function["device_id"] or "")
             reason = self._reason_to_skip(function, model)
             if reason:
                 skipped.append(_skip(address, reason))
@@ -216,7 +216,7 @@ class _AmdReader:
 
     def _is_integrated(self, address: str, group: list[amd_topology.AcceleratorKfdNode]) -> bool:
         device_id = self.candidates.get(address, {}).get("device_id")
-        if device_id in amd_gpus.MODELS:
+        if device_id in amd_compute_gpus.MODELS:
             return False
         attributes = sysfs.SysfsAttributes(self.tree, f"{_PCI}/{address}")
         return any(node.has_cpu for node in group) or amd_values.is_integrated(attributes)
@@ -245,12 +245,12 @@ class _AmdReader:
         device_id = function.get("device_id")
         values = {
             **_from_pci(function),
-            "model": attributes.text("model", "product_name") or amd_gpus.MODELS.get(device_id or ""),
+            "model": attributes.text("model", "product_name") or amd_compute_gpus.MODELS.get(device_id or ""),
             "driver_version": self.driver_version,
         }
         if lost:
             return {**values, "health": schema.health(schema.LOST, lost)}
-        is_mi200 = device_id in amd_gpus.MI200 or node.gfx_target == "gfx90a"
+        is_mi200 = device_id in amd_compute_gpus.MI200 or node.gfx_target == "gfx90a"
         errors, reasons = amd_values.errors(attributes, self.read_ras or not is_mi200)
         if is_whole:
             values.update(amd_values.memory(attributes))

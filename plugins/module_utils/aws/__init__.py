@@ -1,4 +1,4 @@
 """EC2's instance types, inventory groups and the variables of playbook `aws_create`.
 
-The driver of AWS Neuron is in `vendor_driver`.
+The driver of AWS Neuron is in `neuron_driver`.
 """

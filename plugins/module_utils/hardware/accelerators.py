@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import amd_gpus, generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import amd_compute_gpus, generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import (
     AMD,
     GAUDI,
@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors im
 
 _VENDORS = {
     "0x10de": NVIDIA,
-    amd_gpus.VENDOR_ID: AMD,
+    amd_compute_gpus.VENDOR_ID: AMD,
     "0x1da3": GAUDI,
     "0x1d0f": NEURON,
     "0x8086": INTEL,
@@ -42,7 +42,7 @@ _GAUDI = {
     **dict.fromkeys(("0x1060", "0x1061", "0x1062", "0x1063"), "Gaudi3"),
 }
 # The kernel modules.
-MODULES = {NEURON: "neuron", GAUDI: "habanalabs", AMD: amd_gpus.DRIVER}
+MODULES = {NEURON: "neuron", GAUDI: "habanalabs", AMD: amd_compute_gpus.DRIVER}
 _DISPLAY_CLASSES = ("0x0300", "0x0302", "0x0380")
 _ACCELERATOR_CLASS = "0x1200"
 
@@ -53,11 +53,16 @@ def pick(functions: list[dict], root: str | None = None) -> list[dict]:
     With the `root` of a host, AMD's display adapters that do not compute are left out. Without it, all are candidates.
     """
     found = []
-    computing = None if root is None else amd_gpus.computing(root)
+    computing = None if root is None else amd_compute_gpus.computing(root)
     for function in functions:
         vendor = _VENDORS.get(function["vendor_id"])
         kind = _kind(vendor, function)
-        if vendor == AMD and kind == "gpu" and computing is not None and not amd_gpus.computes(function, computing):
+        if (
+            vendor == AMD
+            and kind == "gpu"
+            and computing is not None
+            and not amd_compute_gpus.computes(function, computing)
+        ):
             continue
         if vendor and kind:
             found.append(

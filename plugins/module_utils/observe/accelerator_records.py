@@ -21,7 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, places
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, amd_gpus
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, amd_compute_gpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devices
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import own_files
 
@@ -135,7 +135,7 @@ def read(root: str, functions: Iterable[dict], run: Run) -> dict[str, dict[str, 
 def _addresses(root: str, vendor: str, functions: list[dict]) -> list[str]:
     """Return the PCI addresses to record: also those of graphics that KFD knows, which are no accelerators."""
     addresses = [one["address"] for one in functions]
-    others = amd_gpus.computing(root) if vendor == "amd" else ()
+    others = amd_compute_gpus.computing(root) if vendor == "amd" else ()
     return [*addresses, *(f"{one}.0" for one in others if f"{one}.0" not in addresses)]
 
 

@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.document import Comparison
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import host_nodes, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -23,11 +23,11 @@ _MOST = 4
 def problems(host: Host, facts: dict[str, t.Any]) -> list[str]:
     """Return what is wrong with each specification, and the command that writes it again."""
     specs = host.get("cdi_specs", [])
-    written = places.real(cdi_refresh.output(host)) if cdi_refresh.has_units(host) else None
+    written = places.real(cdi_units.output(host)) if cdi_units.has_units(host) else None
     found = []
     for spec in specs:
         path, ours = spec["path"], spec["ours"]
-        remedy = f"systemctl restart {cdi_refresh.SERVICE}" if places.real(path) == written else None
+        remedy = f"systemctl restart {cdi_units.SERVICE}" if places.real(path) == written else None
         text = (
             staleness.stale_message(
                 path,

@@ -12,7 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import ca
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json as docker_daemon_json
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, runfile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import health as gaudi_health
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import health as gaudi_health
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import uvm_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT

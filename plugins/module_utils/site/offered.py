@@ -16,15 +16,15 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
-    cdi_refresh,
+    cdi_units,
     compatibility,
-    cri_plan,
     docker_runtime,
-    own_cdi,
+    nvidia_docker_file,
+    own_cdi_units,
     package_plan,
     registered_runtimes,
-    wrapper_file,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import plan as cri_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import ToolkitRequest
 
 if t.TYPE_CHECKING:
@@ -43,11 +43,11 @@ def missing(host: Host, facts: t.Mapping[str, t.Any], toolkit: ToolkitRequest) -
     engines = {name: seen.get("version") for name, seen in host["engines"].items() if seen["package"]}
     if toolkit.state == "absent" or not engines or not nvidia_driver(host)["loaded"]:
         return found
-    if toolkit.wrapper and "docker" in engines and (text := wrapper_file.missing(host)):
+    if toolkit.wrapper and "docker" in engines and (text := nvidia_docker_file.missing(host)):
         found.append(f"{text}. {_SITE}")
     installed = package_plan.found_on(host)
     version = package_plan.version_of(installed)
-    is_managed = toolkit.source != "none" and (bool(installed) or cdi_refresh.has_units(host))
+    is_managed = toolkit.source != "none" and (bool(installed) or cdi_units.has_units(host))
     if is_managed and installed:
         found += _runtimes(host, engines, toolkit)
     for_containers = coexistence.for_containers(host, engines)
@@ -92,17 +92,17 @@ def _cdi(
     host: Host, facts: t.Mapping[str, t.Any], version: str | None, toolkit: ToolkitRequest, *, is_managed: bool
 ) -> list[str]:
     driver = nvidia_driver(host)["loaded"]
-    waits = cdi_refresh.waits(host, facts, driver)
-    refresh = cdi_refresh.plan(host, version, driver, waits=waits) if is_managed else cdi_refresh.Refresh()
+    waits = cdi_units.waits(host, facts, driver)
+    refresh = cdi_units.plan(host, version, driver, waits=waits) if is_managed else cdi_units.Refresh()
     if refresh.specification is not None:
-        found = _off(cdi_refresh.off(host), "stale with the next driver, and missing after a reboot")
-        restart = f"systemctl restart {cdi_refresh.SERVICE}"
+        found = _off(cdi_units.off(host), "stale with the next driver, and missing after a reboot")
+        restart = f"systemctl restart {cdi_units.SERVICE}"
         return [*_specification(host, refresh.specification, f"Run '{restart}'", is_due=refresh.restart), *found]
     if compatibility.CDI not in toolkit.isolations:
         return []
     # The digest of the program is known only to the controller. A missing program has none.
     program = observed_files.content(host, owned.CDI_PROGRAM)
-    own = own_cdi.plan(host, driver, lambda: program or "missing", waits=waits)
+    own = own_cdi_units.plan(host, driver, lambda: program or "missing", waits=waits)
     parts = [owned.CDI_PROGRAM] if own.options else []
     parts += [path for path in own.files if not observed_files.exists(host, path)]
     found = [f"{path} is missing, so no CDI specification is written at the next boot. {_SITE}" for path in parts]

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver.part import PART as AMD_DRIVER
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.part import PART as CUDA_TOOLKIT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.part import PART as CONTAINER_ENGINE
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi.part import PART as GAUDI_DRIVER
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver.part import PART as GAUDI_DRIVER
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import request as kubernetes_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.part import PART as NEURON_DRIVER
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import request as observe_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.part import PART as NVIDIA_PERSISTENCED
@@ -21,8 +23,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.site.verify_part im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.volume_part import PART as DRIVER_VOLUME
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import request as slurm_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import PART as NVIDIA_CONTAINER_TOOLKIT
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.neuron_part import PART as NEURON_DRIVER
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.part import PART as AMD_DRIVER
 
 DECLARATIONS: tuple[Declaration, ...] = (
     NVIDIA_DRIVER,

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain as site_drain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain_decision as site_drain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import OUTPUTS, REQUESTS
 
 _DRAIN = [f"drain_{name}" for name in variables.table(site_drain.SiteDrainRequest)]

@@ -21,13 +21,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned impor
     of_role,
     of_steps,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, node_runtime
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan as toolkit_cri
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.compatibility import ENGINES
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.vendor_runtimes import HABANA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import plan as toolkit_cri
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import runtime as node_runtime
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -61,8 +62,8 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     common: dict[str, Any] = {
         "engines": engines,
         "driver": upcoming,
-        "cdi_waits": cdi_refresh.waits(host, context.facts, upcoming),
-        "cdi_changed": cdi_refresh.changed(host, context.facts),
+        "cdi_waits": cdi_units.waits(host, context.facts, upcoming),
+        "cdi_changed": cdi_units.changed(host, context.facts),
         # Without activation, the old driver stays loaded, whose libraries are gone.
         "has_new_driver": driver.installs and driver_request.read(context.values["nvidia_driver"]).activate,
         "cdi_program": context.cdi_program,

@@ -23,17 +23,17 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packa
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
-    cdi_refresh,
+    cdi_units,
     compatibility,
     config_file,
-    cri_plan,
     docker_runtime,
-    node_runtime,
-    own_cdi,
+    nvidia_docker_file,
+    own_cdi_units,
     package_plan,
     registered_runtimes,
-    wrapper_file,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import plan as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import runtime as node_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
 if t.TYPE_CHECKING:
@@ -64,11 +64,11 @@ class ToolkitPlan:
     # The change of the toolkit's own configuration. None: it stays.
     config: config_file.ConfigChange | None = None
     # The units that keep the CDI specification up to date.
-    cdi: cdi_refresh.Refresh = dataclasses.field(default_factory=cdi_refresh.Refresh)
+    cdi: cdi_units.Refresh = dataclasses.field(default_factory=cdi_units.Refresh)
     # The program that keeps it up to date if no unit of the toolkit does.
-    own_cdi: own_cdi.OwnCdi = dataclasses.field(default_factory=own_cdi.OwnCdi)
+    own_cdi_units: own_cdi_units.OwnCdi = dataclasses.field(default_factory=own_cdi_units.OwnCdi)
     # The program nvidia-docker.
-    wrapper: wrapper_file.WrapperFile = dataclasses.field(default_factory=wrapper_file.WrapperFile)
+    wrapper: nvidia_docker_file.WrapperFile = dataclasses.field(default_factory=nvidia_docker_file.WrapperFile)
     # The runtime in containerd and CRI-O.
     cri: cri_plan.CriPlan = dataclasses.field(default_factory=cri_plan.CriPlan)
     # What removes the rest of nvidia-docker 1 and 2.
@@ -144,11 +144,11 @@ def _specification(
 ) -> list[str]:
     """Plan what keeps the CDI specification up to date: a unit of the toolkit, or a program. Return the reasons."""
     installs = bool(result.transaction and result.transaction.install)
-    result.cdi = cdi_refresh.plan(host, result.version, driver, installs=installs, **kept)
+    result.cdi = cdi_units.plan(host, result.version, driver, installs=installs, **kept)
     if compatibility.CDI in request.isolations and result.cdi.specification is None:
-        result.own_cdi = own_cdi.plan(host, driver, cdi_program, **kept)
+        result.own_cdi = own_cdi_units.plan(host, driver, cdi_program, **kept)
     else:
-        result.own_cdi = own_cdi.removal(host, result.cdi.remove)
+        result.own_cdi = own_cdi_units.removal(host, result.cdi.remove)
     result.steps += [*result.cdi.steps, *result.own_cdi.steps]
     result.problems += result.own_cdi.problems
     return [*result.cdi.reasons, *result.own_cdi.reasons]
@@ -238,12 +238,12 @@ def without_toolkit(
         result.problems = compatibility.problems(
             None, None, coexistence.for_containers(host, engines), [compatibility.CDI]
         )
-        result.own_cdi = own_cdi.plan(
+        result.own_cdi = own_cdi_units.plan(
             host, driver, cdi_program, has_new_driver=has_new_driver, waits=cdi_waits, changed=cdi_changed
         )
-        default = f"{own_cdi.UNIT} keeps the CDI specification up to date"
+        default = f"{own_cdi_units.UNIT} keeps the CDI specification up to date"
     else:
-        result.own_cdi = own_cdi.removal(host)
+        result.own_cdi = own_cdi_units.removal(host)
         default = "nvidia_container_toolkit_source is none: the role changes nothing"
         if result.own_cdi.steps:
             default = (
@@ -253,7 +253,9 @@ def without_toolkit(
     result.problems += result.own_cdi.problems
     reasons = [*result.own_cdi.reasons, *_wrapper(result, host, engines, wanted=request.wrapper)]
     if request.wrapper:
-        reasons = reasons or [default.replace("the role changes nothing", f"the role manages only {wrapper_file.PATH}")]
+        reasons = reasons or [
+            default.replace("the role changes nothing", f"the role manages only {nvidia_docker_file.PATH}")
+        ]
     elif result.wrapper.steps:
         reasons.append("nvidia_container_toolkit_wrapper is false")
     _derive(result, host)
@@ -271,7 +273,7 @@ def idle(host: Host, reason: str) -> ToolkitPlan:
 
 def _wrapper(result: ToolkitPlan, host: Host, engines: t.Collection[str], *, wanted: bool) -> list[str]:
     """Plan the program nvidia-docker, and return the reasons."""
-    result.wrapper = wrapper_file.plan(host, engines, wanted=wanted)
+    result.wrapper = nvidia_docker_file.plan(host, engines, wanted=wanted)
     result.steps += result.wrapper.steps
     result.problems += result.wrapper.problems
     return result.wrapper.reasons

@@ -13,7 +13,8 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import fields, flags
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_runtime, toml_text, vulnerabilities
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_text, vulnerabilities
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import runtime as cri_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import NAME, PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 

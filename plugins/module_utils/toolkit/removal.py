@@ -26,15 +26,15 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import rec
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
-    cdi_refresh,
+    cdi_units,
     config_file,
-    cri_plan,
     docker_runtime,
-    node_runtime,
-    own_cdi,
+    nvidia_docker_file,
+    own_cdi_units,
     package_plan,
-    wrapper_file,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import plan as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import runtime as node_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
 if t.TYPE_CHECKING:
@@ -78,9 +78,9 @@ class ToolkitRemoval:
     # The change of the configuration of a toolkit that stays.
     config: config_file.ConfigChange | None = None
     # The program that writes the CDI specification.
-    own_cdi: own_cdi.OwnCdi = dataclasses.field(default_factory=own_cdi.OwnCdi)
+    own_cdi_units: own_cdi_units.OwnCdi = dataclasses.field(default_factory=own_cdi_units.OwnCdi)
     # The program nvidia-docker.
-    wrapper: wrapper_file.WrapperFile = dataclasses.field(default_factory=wrapper_file.WrapperFile)
+    wrapper: nvidia_docker_file.WrapperFile = dataclasses.field(default_factory=nvidia_docker_file.WrapperFile)
     # The runtime in containerd and CRI-O.
     cri: cri_plan.CriPlan = dataclasses.field(default_factory=cri_plan.CriPlan)
     # What the role does. The next two fields are derived from it.
@@ -119,8 +119,8 @@ def plan(host: Host, restart_policy: str = "when_safe") -> ToolkitRemoval:
     result.cri = cri_plan.removal(host, restart_policy)
     result.problems += result.cri.problems
     result.reasons += result.cri.reasons
-    result.own_cdi = own_cdi.removal(host)
-    result.wrapper = wrapper_file.removal(host)
+    result.own_cdi = own_cdi_units.removal(host)
+    result.wrapper = nvidia_docker_file.removal(host)
     if not result.record and found:
         result.reasons.append("the installed toolkit is kept because this role did not install it")
     result.steps = _steps(result)
@@ -148,11 +148,11 @@ def _packages(host: Host, found: t.Collection[str]) -> tuple[list[str], list[str
 
 def _left_by_packages(host: Host) -> tuple[list[str], list[str]]:
     """Return the files that the removed packages would leave, and the units whose links would stay."""
-    specification = places.real(cdi_refresh.output(host))
+    specification = places.real(cdi_units.output(host))
     files = [path for path in (config_file.PATH, _CONFIG_RECORD) if observed_files.exists(host, path)]
     if specification in [places.real(spec["path"]) for spec in host["cdi_specs"]]:
         files.append(specification)
-    units = {unit: host["services"].get(unit) or {} for unit in cdi_refresh.UNITS}
+    units = {unit: host["services"].get(unit) or {} for unit in cdi_units.UNITS}
     enabled = [
         unit
         for unit, state in units.items()

@@ -1,4 +1,4 @@
-"""Drivers that are in the kernel, and what their vendors have in common: users, CDI units, checks.
+"""What the drivers of AMD, Gaudi and Neuron have in common: users, CDI units, checks.
 
-Gaudi's own packages are in `gaudi`.
+What one of them has alone is in `amd_driver`, `gaudi_driver` or `neuron_driver`.
 """

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the CDI specification of a vendor's accelerators as a standalone program, which systemd units run.
 
-refresh.py plans the units and has the options. plugin_utils/accelerator_program.py packs the program.
+cdi_units.py plans the units and has the options. plugin_utils/accelerator_program.py packs the program.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
-    engine_check,
-    specification_check,
+    cdi_engine_check,
+    cdi_specification_check,
     vendors,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendors import VendorDriver
@@ -44,8 +44,8 @@ def notes(host: Mapping[str, Any]) -> list[str]:
     """Return why an engine does not use the CDI specification of this collection."""
     found = []
     for vendor in vendors.VENDORS.values():
-        spec = specification_check.own(host.get("accelerator_specs") or [], vendor)
-        found += engine_check.obstacles(host, spec["path"]) if spec else []
+        spec = cdi_specification_check.own(host.get("accelerator_specs") or [], vendor)
+        found += cdi_engine_check.obstacles(host, spec["path"]) if spec else []
     return list(dict.fromkeys(found))
 
 
@@ -54,7 +54,7 @@ def _specification(host: Mapping[str, Any], vendor: VendorDriver, devices: list[
     if not observed_files.exists(host, owned.ACCELERATOR_CDI_PROGRAMS[vendor.name]):
         return []
     found = [_unit_off(host, vendor)]
-    spec = specification_check.own(host["accelerator_specs"], vendor)
+    spec = cdi_specification_check.own(host["accelerator_specs"], vendor)
     path = owned.ACCELERATOR_CDI_SPECIFICATIONS[vendor.name]
     if spec is None:
         # Another file of the same kind takes its place.
@@ -65,8 +65,8 @@ def _specification(host: Mapping[str, Any], vendor: VendorDriver, devices: list[
                 "journal"
             )
     else:
-        differences = specification_check.differences(spec, devices)
-        found.append(specification_check.message(vendor, spec, differences) if differences else None)
+        differences = cdi_specification_check.differences(spec, devices)
+        found.append(cdi_specification_check.message(vendor, spec, differences) if differences else None)
     return [text for text in found if text]
 
 

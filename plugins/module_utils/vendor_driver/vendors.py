@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the parts for AMD, and later for other vendors, differ in. Data only."""
+"""What the parts for AMD, Gaudi and Neuron differ in. Data only."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 
+# The form of option cdi_kind.
+KIND = r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9])?"
 Devices = Sequence[Mapping[str, Any]]
 
 

@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration i
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi_units
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
 from ansible_collections.gpufleet.hosts.tests.drift.items import Item, UnknownKind
 from ansible_collections.gpufleet.hosts.tests.drift.run import platforms
@@ -91,10 +91,10 @@ def test_program_that_writes_the_cdi_specification_becomes_items() -> None:
     host = sample.converged_host()
     host["engines"]["docker"]["version"] = "26.1.5"
     host["files"] |= {path: {"exists": True, "content": "x", "mode": "0644"} for path in OWN_CDI_FILES}
-    host["services"][own_cdi.UNIT] = {**host["services"]["docker.service"]}
+    host["services"][own_cdi_units.UNIT] = {**host["services"]["docker.service"]}
     found = listed(host, nvidia_container_toolkit={"source": "none", "isolations": ["cdi"]})
     assert of_kind(found, "file") >= OWN_CDI_FILES
-    assert own_cdi.UNIT in of_kind(found, "service")
+    assert own_cdi_units.UNIT in of_kind(found, "service")
 
 
 def test_a_host_without_gpu_has_only_its_engine() -> None:

@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packa
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
-    cdi_refresh,
+    cdi_units,
     docker_runtime,
     package_plan,
     repository,
@@ -62,7 +62,7 @@ SPECIFICATION = {"path": "/var/run/cdi/nvidia.yaml", "driver_versions": [DRIVER]
 def refreshed(seen: dict[str, t.Any]) -> dict[str, t.Any]:
     """Enable the units of the toolkit. They have written the specification of DRIVER."""
     unit = {"load_state": "loaded", "active_state": "active", "unit_file_state": "enabled"}
-    seen["services"] |= {name: dict(unit) for name in cdi_refresh.UNITS}
+    seen["services"] |= {name: dict(unit) for name in cdi_units.UNITS}
     seen["cdi_specs"] = [dict(SPECIFICATION)]
     return seen
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi, wrapper_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import nvidia_docker_file, own_cdi_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program
@@ -53,7 +53,7 @@ def test_program_for_cdi_is_written_only_where_it_differs(tmp_path: Path) -> Non
     complete = copy.deepcopy(missing)
     contents = {owned.CDI_PROGRAM: cdi_program.digest(), **planned.own_cdi.files}
     complete["files"] |= {path: {"exists": True, "content": text} for path, text in contents.items()}
-    complete["services"][own_cdi.UNIT] = {"load_state": "loaded", "unit_file_state": "enabled"}
+    complete["services"][own_cdi_units.UNIT] = {"load_state": "loaded", "unit_file_state": "enabled"}
     version = missing["accelerators"]["nvidia"]["driver"]["loaded"]
     spec = {"path": owned.CDI_REFRESHED, "driver_versions": [version], "uuids": [], "ours": True, "digest": ""}
     complete["cdi_specs"] = [spec]
@@ -72,7 +72,7 @@ def test_program_nvidia_docker_is_written_and_removed_only_where_it_differs(tmp_
         host["files"][owned.WRAPPER] = {"exists": content is not None, "content": content, "mode": "0755"}
         return host
 
-    current = wrapper_file.digest(site_samples.converged()["root_python"])
+    current = nvidia_docker_file.digest(site_samples.converged()["root_python"])
     hosts = [[with_program(content)] for content in (None, "0" * 64, current)]
     cases = [
         ({}, [0, 1, 1]),

@@ -36,7 +36,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.is
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.toolkit_refusals import runtime_mode
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState, version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.compatibility import ENGINES
 
 # Most preferred first. The first two add the device nodes to the container's own specification, so the access persists
@@ -177,9 +177,9 @@ def stale_device_reason(
     device: reader.CdiDevice, units: Sequence[Unit], host: IsolationHost, capabilities: Sequence[str]
 ) -> str | None:
     """Return why a CDI device that stands for these units cannot be trusted, or None."""
-    is_of_unit = places.real(device.path) == places.real(cdi_refresh.SPECIFICATION)
-    has_unit = is_of_unit and any(host.has(path) for path in cdi_refresh.UNIT_FILES)
-    command = f"systemctl restart {cdi_refresh.SERVICE}" if has_unit else None
+    is_of_unit = places.real(device.path) == places.real(cdi_units.SPECIFICATION)
+    has_unit = is_of_unit and any(host.has(path) for path in cdi_units.UNIT_FILES)
+    command = f"systemctl restart {cdi_units.SERVICE}" if has_unit else None
     stale = staleness.stale_message(
         device.path, device.driver_versions, host.driver_version, ours=device.ours, command=command
     )

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi_units
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program, host_program
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema, driver_tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
@@ -55,7 +55,7 @@ class Host:
         self.other = root / "run/cdi/nvidia.yaml"
         directories = [str(root / "etc/cdi"), str(root / "run/cdi")]
         places = {"root": str(root), "driver_root": str(root), "path": str(self.specification)}
-        text = cdi_program.build({**own_cdi.OPTIONS, **places, "spec_dirs": directories})
+        text = cdi_program.build({**own_cdi_units.OPTIONS, **places, "spec_dirs": directories})
         assert text is not None
         # The simulated host has no directories of the system.
         text = text.replace(process_state.PATH, f"{root / 'bin'}:/usr/bin:/bin")
@@ -106,7 +106,7 @@ def test_restart_after_a_mig_change_writes_the_mig_devices(host: Host) -> None:
     assert len([name for name in names if name.startswith("MIG-")]) == 2
 
 
-@pytest.mark.parametrize("unit", own_cdi.OPTIONS["vendor_units"])
+@pytest.mark.parametrize("unit", own_cdi_units.OPTIONS["vendor_units"])
 def test_enabled_units_of_the_toolkit_own_the_devices(host: Host, unit: str) -> None:
     assert host.run().returncode == 0
     host.enabled.write_text(f"{unit}\n", encoding="utf-8")
@@ -132,10 +132,10 @@ def test_host_without_the_driver_is_an_error_with_the_reason(host: Host) -> None
 
 
 def test_text_of_the_program_depends_only_on_its_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = cdi_program.build(own_cdi.OPTIONS)
+    first = cdi_program.build(own_cdi_units.OPTIONS)
     # A controller with another version of Python, and options that passed through Ansible.
     monkeypatch.setattr(host_program, "MAGIC_NUMBER", b"other")
-    assert cdi_program.build(dict(reversed(own_cdi.OPTIONS.items()))) == first
+    assert cdi_program.build(dict(reversed(own_cdi_units.OPTIONS.items()))) == first
     assert first is not None
     cdi_program.digest.cache_clear()
     assert cdi_program.digest() == hashlib.sha256(first.encode()).hexdigest()
@@ -146,4 +146,4 @@ def test_controller_without_a_usable_binding_builds_no_program(
     monkeypatch: pytest.MonkeyPatch, binding: str | None
 ) -> None:
     monkeypatch.setattr(cdi_program, "controller_binding", lambda: binding)
-    assert cdi_program.build(own_cdi.OPTIONS) is None
+    assert cdi_program.build(own_cdi_units.OPTIONS) is None

@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexi
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import boot, kernels, processes, root_python
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dpkg_state, installed, lock_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units
 
 ROOT = Path(__file__).resolve().parents[5]
 HOSTILE = ["$(id)", "`id`", '"', ";", "a\nb", "%", "{{ 7*7 }}", "a b"]
@@ -146,9 +146,9 @@ def test_only_values_of_the_expected_form_are_read(tmp_path, reader, text):
 @pytest.mark.parametrize("text", HOSTILE)
 def test_the_path_of_the_cdi_specification_is_plain(text):
     lines = f"NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=/etc/cdi/{text}x\n"
-    found = cdi_refresh.output({"files": {cdi_refresh.ENVIRONMENT: {"exists": True, "content": lines}}})
+    found = cdi_units.output({"files": {cdi_units.ENVIRONMENT: {"exists": True, "content": lines}}})
     # The value ends at a space, a quote or the end of the line.
-    assert found in (cdi_refresh.SPECIFICATION, "/etc/cdi/a", "/etc/cdi/")
+    assert found in (cdi_units.SPECIFICATION, "/etc/cdi/a", "/etc/cdi/")
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import host_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.health import judge
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import MIG_UUIDS, UUIDS, facts, gpu, mig, slice_
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site.test_health import HOST
 
@@ -151,9 +151,9 @@ def test_device_that_a_later_specification_defines_again_is_not_compared() -> No
 def test_changed_specifications_are_those_with_other_devices_or_nodes(
     nodes: t.Any, gpus: t.Any, *, is_changed: bool
 ) -> None:
-    found = cdi_refresh.changed(host(specification(nodes, "/var/run/cdi/nvidia.yaml")), facts(gpus))
+    found = cdi_units.changed(host(specification(nodes, "/var/run/cdi/nvidia.yaml")), facts(gpus))
     assert found == ({"/run/cdi/nvidia.yaml"} if is_changed else set())
-    assert cdi_refresh.changed(host(specification(nodes)), None) == set()
+    assert cdi_units.changed(host(specification(nodes)), None) == set()
 
 
 YAML = """\

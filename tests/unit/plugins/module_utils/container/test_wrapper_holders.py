@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import as_holder
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.assigned import assigned_gpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import docker_wrapper as wrapper
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import nvidia_docker_program as wrapper
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     MIG_UUIDS,
     UUIDS,

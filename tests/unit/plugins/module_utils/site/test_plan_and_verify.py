@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health, registry
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, own_cdi, wrapper_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units, nvidia_docker_file, own_cdi_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import ToolkitRequest
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
 from ansible_collections.gpufleet.hosts.tests.drift.items import Item
@@ -62,7 +62,7 @@ def with_cdi() -> dict[str, Any]:
     digest = drift_items.cdi_program.digest()
     host["files"][owned.CDI_PROGRAM] = {"exists": True, "content": digest, "mode": "0644"}
     running = {"load_state": "loaded", "active_state": "active", "unit_file_state": "enabled"}
-    host["services"][own_cdi.UNIT] = {**drift_items.NO_UNIT, **running}
+    host["services"][own_cdi_units.UNIT] = {**drift_items.NO_UNIT, **running}
     specification = {"path": owned.CDI_REFRESHED, "driver_versions": [sample.VERSION], "uuids": [], "ours": True}
     host["cdi_specs"] = [{**specification, "digest": "0"}]
     return host
@@ -71,7 +71,7 @@ def with_cdi() -> dict[str, Any]:
 def with_wrapper() -> dict[str, Any]:
     """Return the converged host with the program nvidia-docker."""
     host = sample.converged_host()
-    digest = wrapper_file.digest(host["root_python"])
+    digest = nvidia_docker_file.digest(host["root_python"])
     host["files"][owned.WRAPPER] = {"exists": True, "content": digest, "mode": "0755"}
     return host
 
@@ -119,7 +119,7 @@ def test_verify_reports_a_missing_item_that_gpu_work_needs(name: str, item: Item
         host["files"][item.name] = dict(drift_items.NO_FILE)
     else:
         drifting.BREAK[item.kind](host, item.name)
-    if item.name == own_cdi.UNIT:
+    if item.name == own_cdi_units.UNIT:
         host["services"][item.name]["unit_file_state"] = "disabled"
     facts = drift_items.facts(host, [item.name] if item.kind == "persistence_mode" else [])
     changes = [text for part in planned(host, VALUES[name], facts).values() for text in part.changes]
@@ -142,7 +142,7 @@ def toolkit_host(engine: dict[str, Any], **changes: Any) -> dict[str, Any]:
     host["installed_packages"].update({name: f"{text} amd64" for name, text in toolkit_sample.unit().items()})
     host["engines"]["docker"] = dict(engine)
     running = {"load_state": "loaded", "active_state": "active", "unit_file_state": "enabled"}
-    for unit in cdi_refresh.UNITS:
+    for unit in cdi_units.UNITS:
         host["services"][unit] = {**drift_items.NO_UNIT, **running}
     host["cdi_specs"] = [
         {"path": "/var/run/cdi/nvidia.yaml", "driver_versions": [sample.VERSION], "uuids": [], "ours": False}
@@ -161,7 +161,7 @@ def without_specification(host: dict[str, Any]) -> None:
 
 
 def disabled(host: dict[str, Any]) -> None:
-    for unit in cdi_refresh.UNITS:
+    for unit in cdi_units.UNITS:
         host["services"][unit]["unit_file_state"] = "disabled"
 
 
@@ -209,7 +209,7 @@ def test_a_host_without_a_toolkit_stays_green() -> None:
     host = toolkit_host(ENGINE)
     for name in toolkit_sample.unit():
         del host["installed_packages"][name]
-    for unit in cdi_refresh.UNITS:
+    for unit in cdi_units.UNITS:
         host["services"][unit] = dict(drift_items.NO_UNIT)
     without_specification(host)
     unregistered(host)

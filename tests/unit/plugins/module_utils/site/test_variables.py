@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain, health_settings
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain_decision, health_settings
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.variables import (
     OUTPUTS,
     PLAYBOOKS,
@@ -161,7 +161,9 @@ def test_the_variables_of_playbooks_are_known():
         return default
 
     health_settings.read(value)
-    used |= {f"{drain.PREFIX}_{name}" for name in variables.table(drain.SiteDrainRequest)}  # read by gpu_host_plan
+    used |= {
+        f"{drain_decision.PREFIX}_{name}" for name in variables.table(drain_decision.SiteDrainRequest)
+    }  # read by gpu_host_plan
     outputs = {"dlami_outcome", "site_outcome"}
     known = {f"{playbook}_{name}" for playbook, names in PLAYBOOKS.items() for name in names}
     assert used - outputs == known

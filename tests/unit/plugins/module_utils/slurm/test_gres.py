@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators as hardware
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import amd_gpus
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import amd_compute_gpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files, gres, models
 
 
@@ -79,7 +79,7 @@ def test_the_type_of_a_model_is_what_users_request(model, kind):
     assert models.type_of(model) == kind
 
 
-AMD_MODELS = sorted(set(amd_gpus.MODELS.values()))
+AMD_MODELS = sorted(set(amd_compute_gpus.MODELS.values()))
 GENERATIONS = [
     *(("neuron", name) for name in sorted(set(hardware._NEURON.values()))),
     *(("gaudi", name) for name in sorted(set(hardware._GAUDI.values()))),

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import wrapper_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import nvidia_docker_file
 from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
 
 # Answers as docker does, and records its arguments.
@@ -56,7 +56,7 @@ class Desk:
         self.directory.mkdir()
         self.lab = NvmlLab(directory, {"gpus": list(gpus) or [{"model": "T4"}] * 3})
         self.program = directory / "nvidia-docker"
-        self.program.write_text(wrapper_file.text(sys.executable), encoding="utf-8")
+        self.program.write_text(nvidia_docker_file.text(sys.executable), encoding="utf-8")
         self.add("docker")
         self.state: dict[str, Any] = {
             "info": {"Name": os.uname().nodename, "ServerVersion": "20.10.24"},

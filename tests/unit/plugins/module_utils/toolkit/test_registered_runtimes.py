@@ -21,11 +21,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_info 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import nvidia_runtimes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     compatibility,
-    cri_plan,
     docker_runtime,
     registered_runtimes,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import ROOT_FILE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import plan as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.runtime import ROOT_FILE
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import container_toolkit_samples as samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import gpu_hosts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import Tree

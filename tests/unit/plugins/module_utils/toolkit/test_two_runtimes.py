@@ -11,17 +11,22 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi import part as gaudi_part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import part as gaudi_part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import application
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, cri_plan, node_plan, toml_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units, toml_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import part as toolkit_part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import NVIDIA, ROOT_FILE
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.vendor_runtimes import HABANA
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.gaudi import test_plan as gaudi_samples
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.toolkit.test_cri_plan import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import plan as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.runtime import (
+    NVIDIA,
+    ROOT_FILE,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import plan as node_plan
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.gaudi_driver import test_plan as gaudi_samples
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.toolkit.cri.test_plan import (
     NEW,
     OLD,
     RECORD,
@@ -199,7 +204,7 @@ def test_the_toolkit_plans_again_after_the_removal_of_the_runtime_of_gaudi(monke
         result = toolkit_plan.ToolkitPlan(cri=changes, steps=changes.steps, acts=True)
         monkeypatch.setattr(toolkit_plan, "without_toolkit", lambda *_args, result=result, **_more: result)
         for name in ("waits", "changed"):
-            monkeypatch.setattr(cdi_refresh, name, lambda *_args: None)
+            monkeypatch.setattr(cdi_units, name, lambda *_args: None)
         monkeypatch.setattr(driver_request, "is_driver_wanted", lambda *_args: True)
         values: dict[str, t.Any] = {"source": "none", "isolations": ["cdi"]}
         context = Context(seen, {"nvidia_container_toolkit": values, "container_engine": {}}, {}, facts={})

@@ -10,7 +10,11 @@ import json
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import health, specification_check, vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
+    cdi_specification_check,
+    health,
+    vendors,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import amd_hosts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import MI300X, AmdTree
 
@@ -24,7 +28,7 @@ def converged(root, **gpu):
     host = json.loads(json.dumps(amd_hosts.observed(tree.root)))
     host["files"][owned.ACCELERATOR_CDI_PROGRAMS["amd"]] = {"exists": True, "content": "x", "mode": "0644"}
     host["services"][vendors.AMD.service] = {"load_state": "loaded", "unit_file_state": "enabled"}
-    nodes = {"": [], **specification_check.expected(vendors.observed(host, vendors.AMD)[0])}
+    nodes = {"": [], **cdi_specification_check.expected(vendors.observed(host, vendors.AMD)[0])}
     host["accelerator_specs"] = [{"path": PATH, "kind": "gpufleet-amd/gpu", "ours": True, "digest": "", "nodes": nodes}]
     return host
 

@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapters, engines, options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.containers import ContainerWorkload
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain import WorkloadDrain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_verbs import WorkloadDrain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.record import WorkloadRecord, WorkloadRecords
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import gpu_hosts

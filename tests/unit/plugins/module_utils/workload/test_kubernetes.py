@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import eviction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.client import KubernetesClient, KubernetesError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapters
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain import WorkloadDrain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_verbs import WorkloadDrain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.kubernetes import LABELS, REASON
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
 

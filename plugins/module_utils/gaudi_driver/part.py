@@ -1,0 +1,83 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Part gaudi_driver: the driver of Intel Gaudi, the CDI specification, and the vendor's container runtime."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import plan as gaudi_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import request as gaudi_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import runtime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
+    Context,
+    Part,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import plan as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import device_holders, shared_plan
+
+_ROLE = "gaudi_driver"
+
+
+def plan(context: Context, parts: Mapping[str, Part]) -> Part:
+    """Return the plan of the part, which is empty on hosts without Gaudi accelerators."""
+    request = gaudi_request.read(context.values.get(_ROLE, {}))
+    engine = engine_request.read(context.values.get("container_engine", {}))
+    engines = engine_versions(context.host, engine, outcomes.engine(parts))
+    if cri_plan.has_unpackaged_containerd(context.host):
+        engines.setdefault("containerd", None)
+    host, held = device_holders.after_drain(context.host, "gaudi", drains=context.drains)
+    result = gaudi_plan.plan(
+        host,
+        request,
+        context.platforms[_ROLE],
+        context.versions,
+        context.accelerator_program,
+        engines=engines,
+        restart_policy=engine.restart_policy,
+    )
+    # An engine that this run installs exists only afterwards.
+    is_new_engine = outcomes.engine(parts).installs and request.container_runtime
+    replaces = role_packages.replaces(context.host, result.transaction, lambda name: _is_driver(name, request))
+    # The vendor does not publish what the scripts of its packages do, so a removal counts, too.
+    changes_driver = result.acts and (replaces or bool(result.packages))
+    part = shared_plan.part(
+        _ROLE,
+        result,
+        removes=request.state == "absent",
+        download_timeout=request.download_timeout,
+        waits_for_engine=is_new_engine,
+        disruptions=result.runtime.disruptions,
+    )
+    if result.runtime.cri and outcomes.toolkit(parts).changes_cri:
+        # Both parts change the root file of containerd, so the second one needs what the first one has written.
+        part = dataclasses.replace(part, plans_again=True)
+    return device_holders.in_drain(part, held, "accelerators", changes_driver=changes_driver)
+
+
+def _is_driver(package: str, request: gaudi_request.GaudiDriverRequest) -> bool:
+    """Return whether a package has the driver or the firmware. The runtime of containers is no part of the driver."""
+    is_vendors = package.startswith("habanalabs") and package != runtime.PACKAGE
+    return is_vendors or package == request.driver_package
+
+
+PART = Declaration(
+    name=_ROLE,
+    vendor="gaudi",
+    platforms="__gaudi_driver_platforms",
+    plan=plan,
+    request=gaudi_request.GaudiDriverRequest,
+    read=gaudi_request.read,
+    reads=("container_engine",),
+    after=("container_engine",),
+    reports=True,
+    # The engines must not know the runtime when its program is removed.
+    removed_first=True,
+)

@@ -1,0 +1,83 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Part neuron_driver: the driver of AWS Neuron, the CDI specification, and the vendor's hook on request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import DRIVER_RELOAD, Disruption
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import plan as neuron_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import request as neuron_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.packages import (
+    DKMS,
+    ROLE,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
+    Context,
+    Part,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import device_holders, shared_plan
+
+
+def plan(context: Context, parts: Mapping[str, Part]) -> Part:
+    """Return the plan of the part, which is empty on hosts without AWS Neuron chips."""
+    request = neuron_request.read(context.values.get(ROLE, {}))
+    data = context.platforms.get(ROLE) or {}
+    engine = outcomes.engine(parts)
+    host, held = device_holders.after_drain(context.host, "neuron", drains=context.drains)
+    result = neuron_plan.plan(
+        host,
+        request,
+        data,
+        context.versions,
+        context.accelerator_program,
+        has_docker=_has_docker(context.host) or engine.name == "docker",
+    )
+    # An engine that this run installs exists only afterwards.
+    is_new_engine = engine.installs and request.oci_hook
+    replaces = role_packages.replaces(context.host, result.transaction, DKMS.__eq__)
+    changes_driver = result.acts and (replaces or bool(result.unload))
+    part = shared_plan.part(
+        ROLE,
+        result,
+        removes=request.state == "absent",
+        download_timeout=request.download_timeout,
+        waits_for_engine=is_new_engine,
+        disruptions=_disruptions(context.host) if changes_driver else [],
+    )
+    return device_holders.in_drain(part, held, "chips", changes_driver=changes_driver)
+
+
+def _has_docker(host: Mapping[str, Any]) -> bool:
+    service = host["services"].get("docker.service") or {}
+    return bool(host["engines"]["docker"]["package"]) or service.get("load_state") == "loaded"
+
+
+def _disruptions(host: Mapping[str, Any]) -> list[Disruption]:
+    """Return what a change of the packages interrupts: their scripts unload the driver."""
+    module = (host["accelerators"]["neuron"] or {}).get("module") or {}
+    if not module.get("loaded"):
+        return []
+    users = tuple(device_holders.holders(host, "neuron"))
+    reason = f"AWS's packages unload driver {module.get('version') or 'neuron'}"
+    return [Disruption(DRIVER_RELOAD, reason, count=len(users), names=users)]
+
+
+PART = Declaration(
+    name=ROLE,
+    vendor="neuron",
+    platforms="__neuron_driver_data",
+    plan=plan,
+    request=neuron_request.NeuronDriverRequest,
+    read=neuron_request.read,
+    after=("container_engine",),
+    reports=True,
+    # Docker must not know the runtime of the hook when its program is removed.
+    removed_first=True,
+)
