@@ -43,7 +43,7 @@ class VendorPlan:
     vendor: str = ""
     title: str = ""
     load: str | None = None
-    group_members: group_members.VendorUsers = dataclasses.field(default_factory=group_members.VendorUsers)
+    users: group_members.VendorUsers = dataclasses.field(default_factory=group_members.VendorUsers)
     cdi: cdi_units.VendorRefresh = dataclasses.field(default_factory=cdi_units.VendorRefresh)
     verify: bool = False
     report: dict[str, Any] | None = None

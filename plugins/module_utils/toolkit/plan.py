@@ -66,7 +66,7 @@ class ToolkitPlan:
     # The units that keep the CDI specification up to date.
     cdi: cdi_units.Refresh = dataclasses.field(default_factory=cdi_units.Refresh)
     # The program that keeps it up to date if no unit of the toolkit does.
-    own_cdi_units: own_cdi_units.OwnCdi = dataclasses.field(default_factory=own_cdi_units.OwnCdi)
+    own_cdi: own_cdi_units.OwnCdi = dataclasses.field(default_factory=own_cdi_units.OwnCdi)
     # The program nvidia-docker.
     wrapper: nvidia_docker_file.WrapperFile = dataclasses.field(default_factory=nvidia_docker_file.WrapperFile)
     # The runtime in containerd and CRI-O.

@@ -78,7 +78,7 @@ class ToolkitRemoval:
     # The change of the configuration of a toolkit that stays.
     config: config_file.ConfigChange | None = None
     # The program that writes the CDI specification.
-    own_cdi_units: own_cdi_units.OwnCdi = dataclasses.field(default_factory=own_cdi_units.OwnCdi)
+    own_cdi: own_cdi_units.OwnCdi = dataclasses.field(default_factory=own_cdi_units.OwnCdi)
     # The program nvidia-docker.
     wrapper: nvidia_docker_file.WrapperFile = dataclasses.field(default_factory=nvidia_docker_file.WrapperFile)
     # The runtime in containerd and CRI-O.
