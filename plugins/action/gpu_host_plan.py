@@ -116,6 +116,8 @@ class ActionModule(ActionBase):
         self._facts: dict[str, Any] | None = None
         # Whether the host is drained before its first change.
         self._drains = False
+        # The options of dockerd that an adoption adds to the user's.
+        self._docker_options: dict[str, Any] = {}
         # The GPU facts before a planned reload of the driver.
         self._settings: dict[str, Any] | None = None
         # What the modules reported besides their results.
@@ -129,6 +131,10 @@ class ActionModule(ActionBase):
             return {**{kind: found for kind, found in self._notices.items() if found}, **result}
 
     def _plan(self) -> dict[str, Any]:
+        try:
+            self._docker_options = site_adoption.docker_options(self._task_vars, self._value)
+        except VariableError as error:
+            raise Failure(str(error), errors=[str(error)]) from error
         options = self._options()
         selected = options["parts"]
         names = site_variables.unknown_names(self._task_vars)
@@ -248,7 +254,7 @@ class ActionModule(ActionBase):
     def _adopt(self, host: dict[str, Any], values: dict[str, dict[str, Any]], options: dict[str, Any]) -> Adoption:
         """Return what may act on the prepared image of the host. Fail if the image cannot be adopted."""
         engine = engine_request.read(values.get("container_engine", {}))
-        on_nvme = "container_engine" in values and bool(self._default_docker_options())
+        on_nvme = "container_engine" in values and bool(self._docker_options)
         try:
             adopted = adoption_image.adopt(host, options["parts"], options["image"].strip())
         except adoption_image.NotAdoptable as error:
@@ -266,10 +272,6 @@ class ActionModule(ActionBase):
         if error:
             raise Failure(error, errors=[error])
         return []
-
-    def _default_docker_options(self) -> dict[str, Any]:
-        """Return the options of dockerd that playbook dlami adds to the user's, in all plans of its run."""
-        return self._templar.template(self._task_vars.get("gpufleet_docker_options") or {})
 
     def _options(self) -> dict[str, Any]:
         timeout = self._task.args.get("cloud_init_timeout", 0)
@@ -298,8 +300,8 @@ class ActionModule(ActionBase):
             except VariableError as error:
                 errors = [*errors, str(error)]
             else:
-                if role == "container_engine" and self._default_docker_options():
-                    found[role]["docker_options"] = {**self._default_docker_options(), **checked.docker_options}
+                if role == "container_engine" and self._docker_options:
+                    found[role]["docker_options"] = {**self._docker_options, **checked.docker_options}
         if errors:
             raise Failure(" ".join(errors), errors=errors)
         return found

@@ -16,6 +16,7 @@ description:
   - Prints a table of all hosts in the colors of Ansible, then the failed tasks, problems and notes, and a line with
     counts. Texts that several hosts have in common stand once, with the names of the first five hosts and the number of
     the others. With more than 20 hosts, equal rows of the table stand once.
+  - For hosts with a prepared image, it also prints what was adopted, completed and left alone.
   - Playbooks C(gpufleet.hosts.site) and C(gpufleet.hosts.verify) use it. It runs on the controller and reads no host.
   - With a stdout callback whose output is data, such as C(ansible.posix.json), it prints nothing. RV(lines) then has
     the text.

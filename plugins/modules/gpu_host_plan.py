@@ -73,8 +73,9 @@ options:
     default: false
   adopt:
     description:
-      - Plan the adoption of a prepared image, as playbook C(gpufleet.hosts.dlami) does. The task fails if the host does
-        not run an AWS Deep Learning AMI. On images that another program maintains, it plans no part.
+      - Plan the adoption of a prepared image, as playbook C(gpufleet.hosts.dlami) does, and C(gpufleet.hosts.site) with
+        C(site_adopt). The task fails if the host does not run an AWS Deep Learning AMI. On images that another program
+        maintains, it plans no part.
     type: bool
     default: false
   image:
@@ -146,8 +147,8 @@ host_text:
   sample: '{"uid": 0}'
 converged:
   description:
-    - Whether playbook C(site) has nothing to do on the host. No part acts, nothing is drained, and the GPUs are ready
-      if the plan verifies them.
+    - Whether playbook C(site) has nothing to do on the host. No part acts, nothing is drained, the GPUs are ready
+      if the plan verifies them, and an adoption is recorded.
   type: bool
   returned: success
   sample: true

@@ -61,5 +61,9 @@ def wrapped(text: str, first: str, rest: str) -> list[str]:
 
 def printable(text: str) -> str:
     """Return a text in one line. Control characters become visible."""
-    safe = "".join(letter if letter.isprintable() or letter.isspace() else ascii(letter)[1:-1] for letter in text)
-    return " ".join(safe.split())
+    return visible(" ".join(text.split()))
+
+
+def visible(line: str) -> str:
+    """Return a line with its spaces. Control characters become visible."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)

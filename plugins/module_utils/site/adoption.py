@@ -1,14 +1,18 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report of playbook dlami, and the packages that it still has to hold. Pure functions."""
+"""The adoption of a prepared image: its variables, its report, and the packages that it has to hold. Pure functions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image, report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import machine_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import holds
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
@@ -19,6 +23,35 @@ if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part, Values
 
 _TOOLKIT = "nvidia_container_toolkit"
+
+
+@dataclasses.dataclass(frozen=True)
+class SiteModeRequest:
+    """The mode of playbook site. The prefix is `site`."""
+
+    adopt: bool = variable(False)
+
+
+@dataclasses.dataclass(frozen=True)
+class SiteImageRequest:
+    """What every plan of an adoption needs. The prefix is `dlami`."""
+
+    docker_on_nvme: bool = variable(False)
+
+
+def docker_options(names: Container[str], value: Callable[[str], Any]) -> dict[str, Any]:
+    """Return the options of dockerd that an adoption adds to the user's. `value` returns a variable of the user.
+
+    Raise VariableError for an invalid value. Playbook site without its mode ignores the variables of playbook dlami.
+    """
+
+    def given(prefix: str, request: type) -> Any:
+        full = {name: f"{prefix}_{name}" for name in variables.table(request)}
+        return variables.read(request, prefix, {name: value(one) for name, one in full.items() if one in names})
+
+    if given("site", SiteModeRequest).adopt and given("dlami", SiteImageRequest).docker_on_nvme:
+        return {"data-root": f"{machine_image.NVME}/docker"}
+    return {}
 
 
 def result(

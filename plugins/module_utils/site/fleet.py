@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,8 @@ _ENGINES = ("docker", "podman", "containerd", "crio")
 class FleetResult:
     """What a run knows about a host. `observed`: the last observation, None if the host was not observed.
 
-    `first_boot`: the ID of the boot in which the run began. `health`: its problems and notes, or None.
+    `first_boot`: the ID of the boot in which the run began. `health`: its problems and notes, or None. `adoption`: the
+    table of what the run adopted, empty if it adopts no image.
     """
 
     state: str
@@ -37,10 +38,11 @@ class FleetResult:
     first_boot: str | None = None
     failed_task: str | None = None
     health: Mapping[str, list[str]] | None = None
+    adoption: Sequence[str] = ()
 
 
 def report(results: Mapping[str, FleetResult]) -> list[dict[str, Any]]:
-    """Return an entry per host. Each has the same keys, and null for what is unknown."""
+    """Return an entry per host. Each has the same keys, and null for what is unknown. Only adopted hosts have more."""
     return [_entry(name, result) for name, result in results.items()]
 
 
@@ -54,7 +56,8 @@ def _entry(name: str, result: FleetResult) -> dict[str, Any]:
         "engine": None if host is None else _engine(host),
         "toolkit": None if host is None else host["engines"]["container_toolkit"].get("version"),
     }
-    return {**entry, "problems": list(health.get("problems", [])), "notes": list(health.get("notes", []))}
+    entry |= {"problems": list(health.get("problems", [])), "notes": list(health.get("notes", []))}
+    return {**entry, "adoption": list(result.adoption)} if result.adoption else entry
 
 
 def _verdict(result: FleetResult) -> str:

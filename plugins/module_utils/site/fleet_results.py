@@ -40,7 +40,8 @@ def of_site(variables: Mapping[str, Any], *, works: bool) -> FleetResult:
         # Ansible names the failed task only of a host that failed, not of one that became unreachable.
         task = (variables.get("ansible_failed_task") or {}).get("name")
         return FleetResult(FAILED, failed_task=task, **known) if task else FleetResult(UNREACHABLE, **known)
-    return FleetResult(OK, health=_health(variables, observed, facts), **known)
+    adoption = (variables.get("dlami_outcome") or {}).get("adoption") or planned.get("adoption") or {}
+    return FleetResult(OK, health=_health(variables, observed, facts), adoption=adoption.get("table") or (), **known)
 
 
 def of_verify(variables: Mapping[str, Any], *, works: bool) -> FleetResult:

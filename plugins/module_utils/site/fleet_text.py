@@ -44,6 +44,7 @@ def render(entries: Sequence[Mapping[str, Any]], *, is_check: bool = False) -> l
     ]
     for title, pairs, kind in sections:
         lines += text_lines.section(title, text_lines.grouped(pairs), total, kind)
+    lines += _adoptions(entries)
     for state, title in ((fleet.UNREACHABLE, "Unreachable"), (fleet.NOT_STARTED, "Not started")):
         hosts = [entry for entry in entries if entry["state"] == state]
         if hosts:
@@ -70,6 +71,16 @@ def summary(entries: Sequence[Mapping[str, Any]]) -> str:
 
 def _texts(entries: Sequence[Mapping[str, Any]], key: str) -> list[tuple[str, Mapping[str, Any]]]:
     return [(text, entry) for entry in entries if entry["state"] == fleet.OK for text in entry[key]]
+
+
+def _adoptions(entries: Sequence[Mapping[str, Any]]) -> list[SiteLine]:
+    """Return what was adopted, completed and left alone on hosts with a prepared image. Equal tables stand once."""
+    tables = text_lines.grouped(("\n".join(entry["adoption"]), entry) for entry in entries if entry.get("adoption"))
+    lines = []
+    for table, hosts in tables.items():
+        lines += [SiteLine(f"Adopted image: {text_lines.names(hosts, len(entries))}")]
+        lines += [SiteLine(f"  {text_lines.visible(line)}") for line in table.split("\n")] + [SiteLine("")]
+    return lines
 
 
 def _table(entries: Sequence[Mapping[str, Any]]) -> list[SiteLine]:

@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry impor
 _DRAIN = [f"drain_{name}" for name in variables.table(site_drain.SiteDrainRequest)]
 # The variables of playbooks, without the prefix. Playbooks dlami and plan also read those of playbook site.
 PLAYBOOKS: dict[str, list[str]] = {
-    "site": ["serial", "max_fail_percentage", "cloud_init_timeout", *_DRAIN],
+    "site": ["adopt", "serial", "max_fail_percentage", "cloud_init_timeout", *_DRAIN],
     "dlami": ["image", "cloud_init_timeout", "docker_on_nvme"],
     "verify": ["expected_gpus", "expected_pcie_width", "container", "file"],
 }

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The batches of playbooks site and dlami with hosts that fail. The tasks after the gate are replaced."""
+"""The batches of playbook site, which dlami imports, with hosts that fail. The tasks after the gate are replaced."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ FAILURES = {
 }
 
 
-def finished(tmp_path: Path, playbook: str, failure: str, limit: int) -> tuple[int, list[str], str]:
+def finished(tmp_path: Path, failure: str, limit: int) -> tuple[int, list[str], str]:
     """Return the exit status, the hosts whose last task ran, and stderr."""
-    play, *_more = yaml.safe_load((ROOT / f"playbooks/{playbook}.yml").read_text(encoding="utf-8"))
+    play, *_more = yaml.safe_load((ROOT / "playbooks/site.yml").read_text(encoding="utf-8"))
     last = {"ansible.builtin.debug": {"msg": "end={{ inventory_hostname }}"}, "tags": ["always"]}
     play["tasks"] = [play["tasks"][0], {**FAILURES[failure], "tags": ["always"]}, last]
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
@@ -63,9 +63,8 @@ def finished(tmp_path: Path, playbook: str, failure: str, limit: int) -> tuple[i
 
 
 @pytest.mark.parametrize(("failure", "status"), [("plain", 2), ("always", 2), ("unreachable", 4)])
-@pytest.mark.parametrize("playbook", ["site", "dlami"])
-def test_the_next_batch_does_not_start(tmp_path: Path, playbook: str, failure: str, status: int) -> None:
-    code, ended, errors = finished(tmp_path, playbook, failure, 0)
+def test_the_next_batch_does_not_start(tmp_path: Path, failure: str, status: int) -> None:
+    code, ended, errors = finished(tmp_path, failure, 0)
     # The other host of the batch has finished its run.
     assert (code, ended) == (status, ["a2"])
     assert "1 of 2 hosts failed or became unreachable, and site_max_fail_percentage is 0: a1." in errors
@@ -75,6 +74,6 @@ def test_the_next_batch_does_not_start(tmp_path: Path, playbook: str, failure: s
     ("failure", "limit", "status"), [("plain", 50, 2), ("always", 100, 2), ("unreachable", 50, 4), ("none", 0, 0)]
 )
 def test_the_next_batch_starts_within_the_limit(tmp_path: Path, failure: str, limit: int, status: int) -> None:
-    code, ended, errors = finished(tmp_path, "site", failure, limit)
+    code, ended, errors = finished(tmp_path, failure, limit)
     assert (code, ended) == (status, [*([] if status else ["a1"]), "a2", "b1", "b2", "c1", "c2"])
     assert "site_max_fail_percentage" not in errors

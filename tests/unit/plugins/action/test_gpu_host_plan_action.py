@@ -374,7 +374,7 @@ def test_controller_is_not_rebooted(host, transport):
 
 # --- the adoption of a prepared image -----------------------------------------------------------------------------
 
-NVME = {"gpufleet_docker_options": {"data-root": "/opt/dlami/nvme/docker"}}
+NVME = {"site_adopt": True, "dlami_docker_on_nvme": "yes"}
 
 
 def dlami(**image) -> dict:
@@ -399,6 +399,25 @@ def test_default_options_of_dockerd_are_merged_with_those_of_the_user(host, give
     variables = {**NVME, "container_engine_docker_options": given}
     result = host.run(dlami(), parts=[ENGINE], variables=variables, adopt=adopt)
     assert result["plan"][ENGINE]["options"] == {**expected, "live-restore": True}
+
+
+def test_site_without_its_mode_ignores_the_variables_of_dlami(host):
+    result = host.run(dlami(), parts=[ENGINE], variables={**NVME, "site_adopt": False, "dlami_docker_on_nvme": "x"})
+    assert result["plan"][ENGINE]["options"] == {"live-restore": True}
+
+
+@pytest.mark.parametrize("name", ["site_adopt", "dlami_docker_on_nvme"])
+def test_a_mode_that_is_neither_true_nor_false_is_refused_before_any_module_call(host, name):
+    result = host.run(variables={**NVME, name: "maybe"}, adopt=True)
+    assert (result["errors"], host.calls) == ([f"{name} is maybe, but must be true or false."], [])
+
+
+def test_a_host_whose_adoption_is_not_recorded_has_not_converged(host):
+    there = dlami()
+    first = host.run(there, parts=[], adopt=True)
+    assert first["converged"] is False
+    there["files"][owned.ADOPTION_REPORT] = file(first["adoption"]["text"])
+    assert host.run(there, parts=[], adopt=True, short=True)["converged"] is True
 
 
 def test_an_engine_without_the_default_options_is_refused(host):

@@ -36,6 +36,22 @@ def test_one_host():
     ]
 
 
+def test_what_was_adopted_stands_once_for_equal_hosts_with_its_columns_and_visible_control_characters():
+    table = ("PART  STATE    VERSION", "cuda  adopted  12.9", "efa   adopted  1.4\x1b[31m")
+    results = {
+        name: replace(FLEET["gpu01"], adoption=table if name != "gpu03" else ()) for name in ("gpu01", "gpu02", "gpu03")
+    }
+    lines = text(results)
+    assert lines[lines.index("Adopted image: gpu01, gpu02") :] == [
+        "Adopted image: gpu01, gpu02",
+        "  PART  STATE    VERSION",
+        "  cuda  adopted  12.9",
+        r"  efa   adopted  1.4\x1b[31m",
+        "",
+        "3 hosts: 3 pass; 3 rebooted",
+    ]
+
+
 def test_no_host():
     assert text({}) == ["0 hosts: nothing to show"]
 

@@ -164,6 +164,7 @@ def test_the_variables_of_playbooks_are_known():
     used |= {
         f"{drain_decision.PREFIX}_{name}" for name in variables.table(drain_decision.SiteDrainRequest)
     }  # read by gpu_host_plan
+    used.add("dlami_docker_on_nvme")
     outputs = {"dlami_outcome", "site_outcome"}
     known = {f"{playbook}_{name}" for playbook, names in PLAYBOOKS.items() for name in names}
     assert used - outputs == known
@@ -185,6 +186,7 @@ def test_the_names_in_the_scenarios_of_molecule_are_accepted():
         ("verify_containers", "verify_container"),
         ("dlami_docker_on_nmve", "dlami_docker_on_nvme"),
         ("dlami_cloudinit_timeout", "dlami_cloud_init_timeout"),
+        ("site_adpot", "site_adopt"),
         ("site_seriel", "site_serial"),
         ("site_cloudinit_timeout", "site_cloud_init_timeout"),
         ("site_max_fail_percent", "site_max_fail_percentage"),
