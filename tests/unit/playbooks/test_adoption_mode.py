@@ -1,15 +1,13 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Playbook dlami, and the adoption as a mode of playbook site. The plan is replaced: it writes down what it is given."""
+"""Playbook dlami, and the adoption as a mode of playbook site. The plan is replaced, and writes down its input."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
-
-import pytest
 
 from ansible_collections.gpufleet.hosts.tests.unit.playbooks.test_fleet import OBSERVED
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
