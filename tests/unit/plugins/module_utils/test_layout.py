@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
+import functools
 import re
 from collections import Counter
 from pathlib import Path
@@ -76,33 +78,71 @@ MOST_LINES = 400
 MOST_LINES_OF_FUNCTION = 60
 
 
-def imported_packages(source: str) -> set[str]:
-    """Return the packages of module_utils that a source imports from, at its top or inside a function."""
-    found = set()
+@dataclasses.dataclass
+class SourceFacts:
+    """What the tests need to know about a source. Reading all sources takes seconds, so each is read once."""
+
+    code_lines: int = 0
+    # The packages of module_utils that the source imports from, at its top or inside a function.
+    packages: set[str] = dataclasses.field(default_factory=set)
+    # The modules of module_utils that it imports when it runs, not only for types.
+    runtime_imports: set[str] = dataclasses.field(default_factory=set)
+    # The number of lines of each function.
+    functions: list[tuple[int, str]] = dataclasses.field(default_factory=list)
+    public_classes: list[str] = dataclasses.field(default_factory=list)
+
+
+def facts_of(source: str) -> SourceFacts:
+    """Return what the tests need to know about a source."""
+    found, texts, for_types = SourceFacts(), set(), set()
+    # A breadth-first walk visits an `if TYPE_CHECKING` before what it contains.
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
+            note_imports(found, [alias.name for alias in node.names])
         elif isinstance(node, ast.ImportFrom):
             modules = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        found |= {module[len(PACKAGE) + 1 :].split(".")[0] for module in modules if module.startswith(PACKAGE + ".")}
+            note_imports(found, modules)
+            if id(node) not in for_types and f"{node.module}.".startswith(PACKAGE):
+                found.runtime_imports |= {node.module, *modules}
+        elif isinstance(node, ast.If) and is_for_types(node.test):
+            for_types |= {id(inner) for inner in ast.walk(node)}
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found.functions.append((node.end_lineno - node.lineno + 1, node.name))
+        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            found.public_classes.append(node.name)
+        elif is_text(node):
+            texts.update(range(node.lineno, node.end_lineno + 1))
+    lines = enumerate(source.splitlines(), start=1)
+    found.code_lines = sum(
+        1 for number, line in lines if line.strip() and not line.lstrip().startswith("#") and number not in texts
+    )
     return found
 
 
-def code_lines(source: str) -> int:
-    """Count the lines of code, without empty lines, comments, docstrings and module documentation."""
-    texts = set()
-    for node in ast.walk(ast.parse(source)):
-        is_documentation = isinstance(node, ast.Expr) or (
-            isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in DOCUMENTATION
-        )
-        if is_documentation and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            texts.update(range(node.lineno, node.end_lineno + 1))
-    lines = enumerate(source.splitlines(), start=1)
-    return sum(
-        1 for number, line in lines if line.strip() and not line.lstrip().startswith("#") and number not in texts
+def note_imports(found: SourceFacts, modules: list[str]) -> None:
+    found.packages |= {name[len(PACKAGE) + 1 :].split(".")[0] for name in modules if name.startswith(PACKAGE + ".")}
+
+
+def is_for_types(test: ast.expr) -> bool:
+    return any("TYPE_CHECKING" in (getattr(part, "id", ""), getattr(part, "attr", "")) for part in ast.walk(test))
+
+
+def is_text(node: ast.AST) -> bool:
+    """Return whether a statement is a docstring, a string alone, or the documentation of a module."""
+    is_documentation = isinstance(node, ast.Expr) or (
+        isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in DOCUMENTATION
     )
+    return is_documentation and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+@functools.cache
+def facts() -> dict[Path, SourceFacts]:
+    """Return what the tests need to know about each source below plugins."""
+    return {path: facts_of(path.read_text(encoding="utf-8")) for path in sorted(PLUGINS.rglob("*.py"))}
+
+
+def name_in_utils(path: Path) -> str:
+    return str(path.relative_to(MODULE_UTILS))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +156,7 @@ def code_lines(source: str) -> int:
     ],
 )
 def test_imports_are_found_in_every_form(source, expected):
-    assert imported_packages(source) == expected
+    assert facts_of(source).packages == expected
 
 
 def test_the_order_has_exactly_the_packages_of_all_files():
@@ -125,20 +165,28 @@ def test_the_order_has_exactly_the_packages_of_all_files():
     assert {len(path.relative_to(MODULE_UTILS).parts) for path in SOURCES} <= {2, 3}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(MODULE_UTILS)))
-def test_imports_go_down_the_order(path):
-    allowed = ORDER[: ORDER.index(path.relative_to(MODULE_UTILS).parts[0]) + 1]
-    assert imported_packages(path.read_text(encoding="utf-8")) <= set(allowed)
+def test_imports_go_down_the_order():
+    allowed = {package: set(ORDER[: number + 1]) for number, package in enumerate(ORDER)}
+    upward = {
+        name_in_utils(path): facts()[path].packages - allowed[path.relative_to(MODULE_UTILS).parts[0]]
+        for path in SOURCES
+    }
+    assert {name: packages for name, packages in upward.items() if packages} == {}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(MODULE_UTILS)))
-def test_only_a_registry_imports_the_package_of_a_vendor(path):
+def test_only_a_registry_imports_the_package_of_a_vendor():
     """No other vendor, and nothing that is true for all of them, needs it."""
-    own = path.relative_to(MODULE_UTILS).parts[:-1]
-    nested = {one.relative_to(MODULE_UTILS).parts[:2] for one in SOURCES if one.parent.name in VENDORS}
-    others = [f"{PACKAGE}.{'.'.join(parts)}." for parts in nested if parts[0] == own[0] and parts != own]
-    text = path.read_text(encoding="utf-8")
-    assert path.name == "vendors.py" or [name for name in others if f"from {name}" in text] == []
+    folders = {path: path.relative_to(MODULE_UTILS).parts[:-1] for path in SOURCES}
+    nested = {folder for folder in folders.values() if folder[-1] in VENDORS}
+    assert nested
+    importing = [
+        f"{name_in_utils(path)} imports {'.'.join(other)}"
+        for path, own in folders.items()
+        for other in nested
+        if path.name != "vendors.py" and other[0] == own[0] and other != own
+        if f"from {PACKAGE}.{'.'.join(other)}." in path.read_text(encoding="utf-8")
+    ]
+    assert importing == []
 
 
 @pytest.mark.parametrize("package", sorted({path.parent for path in SOURCES}), ids=lambda path: path.name)
@@ -147,22 +195,6 @@ def test_a_package_says_in_two_sentences_what_it_contains_and_what_not(package):
     (docstring,) = text.body
     sentences = re.findall(r"[^.]+(?:\.[\w/*]+[^.]*)*\.(?=\s|$)", docstring.value.value.strip())
     assert len(sentences) == 2, sentences
-
-
-def runtime_imports(source: str) -> set[str]:
-    """Return the modules of module_utils that a source imports when it runs, not only for types."""
-    tree = ast.parse(source)
-    for_types = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for inner in ast.walk(node)
-    }
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and id(node) not in for_types and f"{node.module}.".startswith(PACKAGE):
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
 
 
 def cycle(graph: dict[str, set[str]]) -> list[str]:
@@ -188,7 +220,7 @@ def test_cycles_are_found():
 
 def test_no_file_imports_itself_through_others():
     names = {f"{PACKAGE}.{'.'.join(path.relative_to(MODULE_UTILS).with_suffix('').parts)}": path for path in SOURCES}
-    graph = {name: runtime_imports(path.read_text(encoding="utf-8")) & {*names} for name, path in names.items()}
+    graph = {name: facts()[path].runtime_imports & {*names} for name, path in names.items()}
     assert cycle(graph) == []
 
 
@@ -198,18 +230,12 @@ def test_no_package_has_too_many_files():
 
 
 def test_no_file_is_too_long():
-    sources = [*SOURCES, *(path for path in PLUGINS.rglob("*.py") if MODULE_UTILS not in path.parents)]
-    sizes = {str(path.relative_to(PLUGINS)): code_lines(path.read_text(encoding="utf-8")) for path in sources}
+    sizes = {str(path.relative_to(PLUGINS)): found.code_lines for path, found in facts().items()}
     assert {name: size for name, size in sizes.items() if size > MOST_LINES} == {}
 
 
 def test_no_function_is_too_long():
-    functions = [
-        (node.end_lineno - node.lineno + 1, f"{path.relative_to(PLUGINS)}: {node.name}")
-        for path in PLUGINS.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    ]
+    functions = [(*one, str(path.relative_to(PLUGINS))) for path, found in facts().items() for one in found.functions]
     assert [found for found in functions if found[0] > MOST_LINES_OF_FUNCTION] == []
     assert len(functions) > 1000
 
@@ -220,19 +246,12 @@ def test_nothing_writes_into_the_dict_of_another_object():
     assert [name for name, text in texts.items() if re.search(r"__dict__(\.update|\[[^]]*\] =)", text)] == []
 
 
-def public_classes() -> dict[str, list[str]]:
-    """Return the files that define each public class."""
-    found: dict[str, list[str]] = {}
-    for path in sorted(PLUGINS.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found.setdefault(node.name, []).append(str(path.relative_to(PLUGINS)))
-    return found
-
-
 def test_no_public_class_has_the_name_of_another_one():
     """A class says its package in its name: DriverPlan, EnginePlan."""
-    classes = public_classes()
+    classes: dict[str, list[str]] = {}
+    for path, found in facts().items():
+        for name in found.public_classes:
+            classes.setdefault(name, []).append(str(path.relative_to(PLUGINS)))
     assert {name: places for name, places in classes.items() if len(places) > 1 and name not in OF_ANSIBLE} == {}
     assert len(classes) > 300
 
