@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Run the unit tests with two workers, and with their temporary files in memory if this machine has a suitable file system.
+# Run unit tests in two processes, and with their temporary files in memory if this machine has a suitable file system.
 # The tests write thousands of files with fsync, which takes most of their time on a disk.
-#   tools/unit.sh [ARGUMENT OF PYTEST...]
+#   tools/unit.sh [FILE, FOLDER OR OPTION OF PYTEST...]
+# --ignore=PATH leaves out the files in PATH. GPUFLEET_TEST_WORKERS is the number of processes.
 set -euo pipefail
 cd "$(dirname "$0")/../.ansible/collections/ansible_collections/gpufleet/hosts"
 
@@ -19,12 +20,50 @@ in_memory() { # print a new directory in memory with 2 GiB of space, in which pr
     fi
 }
 
-options=()
-if directory=$(in_memory); then
-    trap 'rm -rf "$directory"' EXIT
-    export TMPDIR=$directory
+files_of() { # PATH...: print the test files in these files and folders, without those to ignore
+    local path
+    for path in "$@"; do
+        [ -d "$path" ] || { echo "$path"; continue; }
+        find "$path" -name 'test_*.py'
+    done | sort -u | grep -vE "^(${ignored:-/})(/|\$)"
+}
+
+paths=() options=() ignored=
+for argument in "$@"; do
+    case $argument in
+    --ignore=*) ignored+=${ignored:+|}${argument#--ignore=} ;;
+    -*) options+=("$argument") ;;
+    *) paths+=("$argument") ;;
+    esac
+done
+mapfile -t files < <(files_of "${paths[@]}")
+[ ${#files[@]} -gt 0 ] || { echo "unit.sh: no test file in ${paths[*]:-the arguments}. Name files or folders below tests/unit." >&2; exit 2; }
+
+workers=${GPUFLEET_TEST_WORKERS:-2}
+[ "$workers" -le ${#files[@]} ] || workers=${#files[@]}
+directory=$(in_memory) || directory=$(mktemp -d)
+trap 'rm -rf "$directory"' EXIT
+
+# pytest-xdist needs more CPU time for a small test than the test: every worker collects all tests, and sends each result.
+# The files are dealt out one by one, so that each process gets the same number from each folder.
+run() { # NUMBER: run this worker's files
+    local own=() number
+    for number in "${!files[@]}"; do
+        [ $((number % workers)) -ne "$1" ] || own+=("${files[number]}")
+    done
+    mkdir "$directory/$1"
     # A short path, because the paths of sockets are limited to 107 characters.
-    options=(--basetemp "$directory/t")
-fi
-# A file's tests stay on one worker, because they share what the first of them prepared.
-python -m pytest -n "${GPUFLEET_TEST_WORKERS:-2}" --dist loadfile "${options[@]}" "$@"
+    TMPDIR=$directory/$1 python -m pytest --basetemp "$directory/$1/t" "${options[@]}" "${own[@]}"
+}
+
+failed=0 pids=()
+for ((worker = 1; worker < workers; worker++)); do
+    run "$worker" >"$directory/log.$worker" 2>&1 &
+    pids+=($!)
+done
+run 0 || failed=1
+for worker in "${!pids[@]}"; do
+    wait "${pids[worker]}" || failed=1
+    cat "$directory/log.$((worker + 1))"
+done
+exit "$failed"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import locale
 import os
 import sys
@@ -31,6 +32,15 @@ _make_importable()
 # On a busy machine, the first example can take longer than the limit for one.
 hypothesis.settings.register_profile("gpufleet", deadline=None)
 hypothesis.settings.load_profile("gpufleet")
+
+
+# Thousands of collected tests stay until the end. The garbage collector need not look at them again and again.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
