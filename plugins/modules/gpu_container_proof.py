@@ -102,7 +102,7 @@ EXAMPLES = r"""
 
 - name: Show each command, and what its container saw
   ansible.builtin.debug:
-    msg: "{{ item.command }}: {{ item.uuids | length }} GPUs, CUDA {{ item.cuda }}"
+    msg: "{{ item.command }}: {{ item.devices | length }} devices, check {{ item.check }}"
   loop: "{{ proof.methods }}"
   loop_control:
     label: "{{ item.engine }} {{ item.isolation }}"
@@ -144,7 +144,7 @@ methods:
       type: str
       returned: always
       sample: docker run --gpus all
-    uuids:
+    devices:
       description:
         - The UUIDs that NVML showed in the container. MIG devices stand for a GPU in MIG mode. For other accelerators,
           the stable IDs, as in M(gpufleet.hosts.accelerator_facts), of the chips whose device nodes the container has.
@@ -152,11 +152,10 @@ methods:
       elements: str
       returned: always
       sample: [GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61]
-    cuda:
+    check:
       description:
-        - For NVIDIA, whether CUDA computes in the container - V(passed), or V(not probed) with the reason.
-        - For AWS Neuron's chips, V(passed) means that the container can open the device nodes of all chips, and
-          V(not probed) that the proof failed, or that a node cannot be opened on the host, either. Nothing uses CUDA.
+        - Whether the container can use the devices - V(passed), or V(not probed) with the reason.
+        - For NVIDIA's GPUs, the check computes with CUDA. For AWS Neuron's chips, it opens the device nodes.
       type: str
       returned: always
       sample: passed

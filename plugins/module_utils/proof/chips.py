@@ -112,13 +112,13 @@ class ProofChips:
             return replace(found, problem=f"{found.problem} {_SELINUX}") if reason == _DENIED else found
         # The nodes of a simulated host have no driver.
         text = f"{NOT_PROBED}: {closed[0]} cannot be opened on the host, either" if closed else PASSED
-        return MethodResult(method, self._uuids(seen), text)
+        return MethodResult(method, self._ids(seen), text)
 
     def failed_start(self, method: AccessMethod, reason: str) -> MethodResult:
         """Return the result of a container that the engine did not start."""
         return self._failed(method, f"does not start: {reason}", {})
 
-    def _uuids(self, seen: Mapping[str, Any]) -> list[str]:
+    def _ids(self, seen: Mapping[str, Any]) -> list[str]:
         return sorted(self._names.get(path, path) for path in seen)
 
     def _failed(self, method: AccessMethod, what: str, seen: Mapping[str, Any]) -> MethodResult:
@@ -126,7 +126,7 @@ class ProofChips:
             f"A container of '{method.command()}' {what.rstrip('.')}. Expected: {_listed(self._expected)}. Seen: "
             f"{_listed(seen)}. {_LOOK_AT[method.isolation]}."
         )
-        return MethodResult(method, self._uuids(seen), NOT_PROBED, problem)
+        return MethodResult(method, self._ids(seen), NOT_PROBED, problem)
 
 
 def _listed(nodes: Mapping[str, Any]) -> str:

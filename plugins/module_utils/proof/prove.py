@@ -111,8 +111,8 @@ class ProofResult:
                 "engine": item.method.engine,
                 "isolation": item.method.isolation,
                 "command": item.method.command(),
-                "uuids": item.uuids,
-                "cuda": item.cuda,
+                "devices": item.devices,
+                "check": item.check,
                 "passed": item.problem is None,
             }
             for item in self.results

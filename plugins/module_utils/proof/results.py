@@ -72,11 +72,15 @@ def read(status: int, output: str) -> Seen:
 
 @dataclass(frozen=True)
 class MethodResult:
-    """The result of a method. `problem`: why it failed, as sentences. `cuda`: passed, or why it was not probed."""
+    """The result of a method.
+
+    `devices`: the IDs of the GPUs or chips in the container. `check`: passed, or why it was not probed. `problem`: why
+    the method failed, as sentences.
+    """
 
     method: AccessMethod
-    uuids: list[str]
-    cuda: str
+    devices: list[str]
+    check: str
     problem: str | None = None
 
 

@@ -103,7 +103,7 @@ def test_every_way_of_an_engine_is_proved(tmp_path, state, commands):
     result, client = proved(vendor(tmp_path), [answer(0, 1, 2)] * 3, engine=state.name, state=state)
     assert result.problems == []
     assert [method["command"] for method in result.methods()] == commands
-    assert {(len(method["uuids"]), method["cuda"], method["passed"]) for method in result.methods()} == {
+    assert {(len(method["devices"]), method["check"], method["passed"]) for method in result.methods()} == {
         (3, "passed", True)
     }
     assert {argv[-2:] for argv in client.argv} == {("--nodes", "neuron")}
@@ -141,7 +141,7 @@ def test_a_simulated_host_has_nodes_that_nobody_can_open(tmp_path):
     output = answer(0, 1, 2, error="No such device or address")
     result, _client = proved(vendor(tmp_path), [output], output)
     assert (result.problems, result.methods()[0]["passed"]) == ([], True)
-    assert result.methods()[0]["cuda"] == "not probed: /dev/neuron0 cannot be opened on the host, either"
+    assert result.methods()[0]["check"] == "not probed: /dev/neuron0 cannot be opened on the host, either"
 
 
 def test_a_lost_chip_is_not_expected(tmp_path):

@@ -80,8 +80,8 @@ def evaluated(output: str, host_cuda=None, expected: str = "") -> results.Method
 )
 def test_method_is_proved(output, host_cuda, cuda):
     found = evaluated(output, host_cuda)
-    assert (found.problem, found.uuids) == (None, UUIDS[:2])
-    assert found.cuda.startswith(cuda)
+    assert (found.problem, found.devices) == (None, UUIDS[:2])
+    assert found.check.startswith(cuda)
 
 
 @pytest.mark.parametrize(
