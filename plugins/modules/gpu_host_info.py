@@ -413,7 +413,7 @@ host:
         - C(mode) has the permissions of F(/etc/containerd/config.toml), and C(others) the existing files that belong to
           other programs, such as k3s.
         - C(nodes) has the texts of the files that a distribution of Kubernetes generates for its own containerd, and of
-          our files in its directories.
+          the files that this collection wrote into its directories.
       type: dict
       sample:
         containerd: {/etc/containerd/config.toml: "version = 3"}

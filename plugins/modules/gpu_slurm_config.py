@@ -126,7 +126,7 @@ changes:
   returned: success
   type: list
   elements: str
-  sample: [add our lines to /etc/slurm/gres.conf, restart slurmd.service]
+  sample: [add the managed lines of node gpu1 in /etc/slurm/gres.conf, restart slurmd.service]
 gres_changes:
   description: Whether the devices of the node change, so that a node with jobs must be drained before.
   returned: success

@@ -102,8 +102,8 @@ options:
           - Program and arguments that show the state of the host. The exit status V(0) means that the host gets new
             work, V(10) that it gets none and is idle, V(75) that it gets none and work still runs.
           - With V(10) and V(75), the first line of the output is the reason of the drain, and each further line names
-            work that runs. Without a reason, a drain of somebody else cannot be told from ours. A reason that differs
-            from E(GPUFLEET_REASON) is of somebody else.
+            work that runs. Without a reason, a drain of this module looks like that of another user. A reason that
+            differs from E(GPUFLEET_REASON) is of somebody else.
         type: list
         elements: str
         required: true

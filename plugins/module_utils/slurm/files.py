@@ -83,18 +83,18 @@ def applies(line: SlurmLine, node: str) -> bool:
 
 
 def own_block(text: str, node: str) -> str | None:
-    """Return what stands in our block for a node, or None without a block."""
+    """Return the content of the block for a node, or None without a block."""
     match = _block(node).search(text)
     return match.group("body") if match else None
 
 
 def without_block(text: str, node: str) -> str:
-    """Return a file without our block for a node."""
+    """Return a file without the block for a node."""
     return _block(node).sub("", text)
 
 
 def with_block(text: str, node: str, lines: list[str]) -> str:
-    """Return a file with one block of ours for a node, at the place of the first one, or at the end.
+    """Return a file with one block for a node, at the place of the first one, or at the end.
 
     Without lines, the file has no block.
     """

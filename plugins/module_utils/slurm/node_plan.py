@@ -213,8 +213,8 @@ def _edit(host: SlurmHost, name: str, lines: list[str], result: SlurmNodePlan) -
         return False
     result.writes[path] = after or None
     own = files.own_block(before or "", host.name)
-    verb = "remove our lines from" if not lines else "change our lines in" if own is not None else "add our lines to"
-    result.changes.append(f"{verb} {path}")
+    verb = "remove" if not lines else "change" if own is not None else "add"
+    result.changes.append(f"{verb} the managed lines of node {host.name} in {path}")
     return True
 
 
