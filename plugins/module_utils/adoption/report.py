@@ -16,6 +16,7 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image as adoption_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import instance_families
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import holds
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence
@@ -224,11 +225,11 @@ def _entry(name: str, version: str | None, why_not: str, plan: AdoptionPart | No
 def _details(host: Host, adoption: Adoption, plans: t.Mapping[str, AdoptionPart]) -> list[AdoptionEntry]:
     """Return the entries of what a part configures: Docker's options, its runtime nvidia, the CDI specification."""
     has_docker = bool(host["engines"]["docker"]["package"])
-    config = host["docker_daemon_json"].get("content") or {}
+    runtimes = fields.runtimes(host["docker_daemon_json"].get("content"))
     found = {
         "docker_options": owned.DAEMON_JSON if host["files"][owned.DAEMON_JSON]["exists"] else None,
         "docker_data_root": host["docker_data"]["root"] if has_docker else None,
-        "nvidia_runtime": "docker" if "nvidia" in (config.get("runtimes") or {}) else None,
+        "nvidia_runtime": "docker" if "nvidia" in runtimes else None,
         "cdi_specification": ", ".join(spec["path"] for spec in host["cdi_specs"]) or None,
     }
     entries = []

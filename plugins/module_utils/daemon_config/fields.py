@@ -28,6 +28,12 @@ def get(entry: t.Any, name: str) -> t.Any:
     return next((value for key, value in entry.items() if key.lower() == name.lower()), None)
 
 
+def runtimes(content: t.Any) -> dict[str, t.Any]:
+    """Return the runtimes in the content of daemon.json. A value of another type has none, and the plan reports it."""
+    found = content.get("runtimes") if isinstance(content, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
 def canonical(path: t.Sequence[str], value: t.Any) -> t.Any:
     """Return an object at a path with the usual names of its fields. Other values stay as they are."""
     names = _FIELDS.get((path[0], "*") if len(path) == 2 else tuple(path), ())

@@ -32,11 +32,14 @@ _QUOTED_LOGIN = re.compile(
     rf"(?s)(?P<start>(?:[\w+.-]+:\\*/\\*/)?[^\s@:/\"\[\\]*:)(?!\s|\\*/\\*/|{_PORT})(?:(?!:\\*/\\*/).)*(?P<end>@(?!sha\d+:)[^@]*)"
 )
 _REGISTRY_LIST = re.compile(rf'("(?:{"|".join(REGISTRY_OPTIONS)})"\s*:\s*\[)((?:[^\]"]|"(?:\\.|[^"\\])*")*)')
-# Log drivers have such options, for example splunk-token.
-_SECRET = "token|passw(?:or)?d|passphrase|secret|(?:api|access|secret)[-_.]?key"
-_SECRET_KEY = re.compile(rf"(?i)(?:{_SECRET})$")
-_SECRET_PAIR = re.compile(rf"(?i)((?:{_SECRET})=)[^\s\"'\\]+")
-_SECRET_MEMBER = re.compile(rf"(?i)((?:{_SECRET})(\\*[\"'])\s*:\s*\2)(?:(?!\2)(?:\\.|.))+")
+# The ends of the names of secrets. Log drivers have such options, for example splunk-token.
+SECRET_NAMES = (
+    "token|passw(?:or)?d|pwd|passphrase|secret|auth|authorization|credentials?|bearer|"
+    "(?:api|access|secret|private|shared)[-_.]?key"
+)
+_SECRET_KEY = re.compile(rf"(?i)(?:{SECRET_NAMES})$")
+_SECRET_PAIR = re.compile(rf"(?i)((?:{SECRET_NAMES})=)[^\s\"'\\]+")
+_SECRET_MEMBER = re.compile(rf"(?i)((?:{SECRET_NAMES})(\\*[\"'])\s*:\s*\2)(?:(?!\2)(?:\\.|.))+")
 _MASK = "********"
 
 

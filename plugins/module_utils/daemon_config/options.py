@@ -266,16 +266,16 @@ def value_problems(options: dict[str, t.Any]) -> list[str]:
 def config_problems(config: dict[str, t.Any], flag_runtimes: t.Collection[str] = ()) -> list[str]:
     """Report the problems of a whole file. `flag_runtimes`: the runtimes that flags register."""
     found = value_problems(config)
-    runtimes = config.get("runtimes")
+    runtimes = fields.runtimes(config)
     default = config.get("default-runtime")
     # Newer versions of dockerd check the runtimes only when they start.
-    if isinstance(runtimes, dict) and "runc" in runtimes:
+    if "runc" in runtimes:
         found.append("runtimes.runc: the name runc is reserved for dockerd's own runtime. Choose another name.")
     if (
         isinstance(default, str)
         and default not in ("", "runc")
         and not _SHIM.match(default)
-        and default not in (runtimes if isinstance(runtimes, dict) else {})
+        and default not in runtimes
         and default not in flag_runtimes
     ):
         found.append(f"default-runtime: {default!r} is not one of the runtimes. Add it to runtimes, or use runc.")

@@ -180,11 +180,9 @@ def unknown_runtime(host: Host, runtimes: t.Collection[str]) -> list[OldContaine
 
 def runtimes(host: Host) -> set[str]:
     """Return the runtimes that daemon.json and the flags of dockerd register."""
-    content = host["docker_daemon_json"].get("content") or {}
-    of_file = content.get("runtimes")
     flags = [flag for flag in host["docker_daemon_json"].get("flags", []) if flag["key"] == "runtimes"]
     words = [str(word).partition("=")[0] for flag in flags for word in flag["value"]]
-    return {*(of_file if isinstance(of_file, dict) else ()), *words}
+    return {*fields.runtimes(host["docker_daemon_json"].get("content")), *words}
 
 
 def names(containers: t.Iterable[OldContainer]) -> str:
@@ -223,7 +221,7 @@ def _runtime(host: Host) -> list[str]:
         found.append(
             f"{owned.DAEMON_JSON} has the default-runtime nvidia, which is not registered, so Docker does not start"
         )
-    program = fields.program((content.get("runtimes") or {}).get("nvidia"))
+    program = fields.program(fields.runtimes(content).get("nvidia"))
     if program and WRAPPER in {*packages(host), *conffiles(host), *incomplete(host)}:
         found.append(f"runtime nvidia in {owned.DAEMON_JSON} comes from package {WRAPPER}: {program}")
     return found

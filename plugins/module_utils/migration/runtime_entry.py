@@ -19,8 +19,7 @@ _PROGRAMS = ("nvidia-container-runtime", "/usr/bin/nvidia-container-runtime")
 
 def is_shipped(content: dict[str, Any]) -> bool:
     """Return whether the runtime is registered as the package did, without changes of the user."""
-    runtimes = content.get("runtimes")
-    entry = runtimes.get(NAME) if isinstance(runtimes, dict) else None
+    entry = fields.runtimes(content).get(NAME)
     is_plain = isinstance(entry, dict) and {key.lower() for key in entry} == {"path", "runtimeargs"}
     return is_plain and fields.get(entry, "path") in _PROGRAMS and not fields.get(entry, "runtimeArgs")
 
@@ -36,8 +35,8 @@ def is_recorded(text: str | None, path: str) -> bool:
 
 def without(content: dict[str, Any]) -> dict[str, Any]:
     """Return the content without the runtime. An object that only had this runtime goes with it."""
-    runtimes = content.get("runtimes")
-    if not isinstance(runtimes, dict) or NAME not in runtimes:
+    runtimes = fields.runtimes(content)
+    if NAME not in runtimes:
         return content
     rest = {name: entry for name, entry in runtimes.items() if name != NAME}
     return {key: rest if key == "runtimes" else value for key, value in content.items() if key != "runtimes" or rest}

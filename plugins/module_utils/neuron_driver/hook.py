@@ -14,7 +14,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json, fields, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
     DEFAULT_PATH,
     DaemonConfigError,
@@ -124,8 +124,7 @@ def _definition(text: str | None) -> dict[str, Any] | str:
         found = json.loads(text)
     except ValueError:
         return f"{path} of package {HOOK} is not valid JSON."
-    runtimes = found.get("runtimes") if isinstance(found, dict) else None
-    definition = runtimes.get(RUNTIME) if isinstance(runtimes, dict) else None
+    definition = fields.runtimes(found).get(RUNTIME)
     if not isinstance(definition, dict) or not isinstance(definition.get("path"), str):
         return f"{path} of package {HOOK} has no key runtimes.{RUNTIME} with the path of a program."
     return definition

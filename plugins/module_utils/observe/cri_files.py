@@ -12,6 +12,7 @@ import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import toml_values, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import SECRET_NAMES
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import paths
 
 CONTAINERD = "/etc/containerd/config.toml"
@@ -30,8 +31,7 @@ _OTHERS = (
 _LONG = r'"{3}(?:[^\\"]|\\.|"(?!""))*"{3,5}|' + r"'{3}(?:[^']|'(?!''))*'{3,5}"
 _SHORT = r'(?!"{3})"(?:[^"\\\n]|\\.)*"|' + r"(?!'{3})'[^'\n]*'"
 _LIST = rf"""\[(?:{_LONG}|{_SHORT}|#[^\n]*|[^\]"'#])*\]"""
-_NAMES = "password|passwd|passphrase|secret|token|auth|authorization|credentials?|bearer|api[_-]?key|private[_-]?key"
-_SECRET = re.compile(rf"""(?is)(\b[\w-]*(?:{_NAMES})["']?[ \t]*=[ \t]*)({_LIST}|{_LONG}|{_SHORT})""")
+_SECRET = re.compile(rf"""(?is)(\b[\w-]*(?:{SECRET_NAMES})["']?[ \t]*=[ \t]*)({_LIST}|{_LONG}|{_SHORT})""")
 # A part that can contain the login of a URL: a text on one line, or a word of a comment or of a longer text.
 _PART = re.compile(rf"""{_SHORT}|[^\s"']+""")
 # For a text that the reader of a Python without tomllib rejects. The plan finds what this expression does not.

@@ -105,17 +105,15 @@ def daemon_json(root: str, file: dict, record_file: dict, run: Run) -> dict:
 
 def runtime_programs(daemon: dict) -> list[str]:
     """Return the programs of the runtimes in daemon.json and in the flags of dockerd."""
-    runtimes = (daemon["content"] or {}).get("runtimes")
-    entries = runtimes.values() if isinstance(runtimes, dict) else ()
+    entries = fields.runtimes(daemon["content"]).values()
     words = [word for flag in daemon["flags"] if flag["key"] == "runtimes" for word in flag["value"]]
     return [*filter(None, map(fields.program, entries)), *(word.partition("=")[2] for word in words)]
 
 
 def _missing_runtimes(root: str, content: dict) -> dict[str, str]:
     """Return the runtimes whose program does not exist, with its path. dockerd searches for names in its PATH."""
-    runtimes = content.get("runtimes")
     found = {}
-    for name, entry in runtimes.items() if isinstance(runtimes, dict) else ():
+    for name, entry in fields.runtimes(content).items():
         path = fields.program(entry)
         if path:
             candidates = [path] if "/" in path else [f"{folder}/{path}" for folder in _PROGRAMS]

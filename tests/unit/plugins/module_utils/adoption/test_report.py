@@ -117,6 +117,16 @@ def test_what_a_part_configures_is_named_apart(part, change, completed):
     assert {found[name]["reason"] for name in completed} <= {change}
 
 
+@pytest.mark.parametrize(
+    ("runtimes", "engine"),
+    [({"nvidia": {"path": "x"}}, "docker"), (1, None), ("nvidia", None), (["nvidia"], None), (None, None)],
+)
+def test_runtimes_of_another_type_have_no_runtime_nvidia(runtimes, engine):
+    there = host()
+    there["docker_daemon_json"] |= {"content": {"runtimes": runtimes}}
+    assert parts(report.build(there, ALL, UNCHANGED, []))["nvidia_runtime"]["version"] == engine
+
+
 def test_a_later_run_keeps_what_the_first_run_completed():
     there = host()
     plans = {**UNCHANGED, "nvidia_persistenced": AdoptionPart(["start nvidia-persistenced.service"], [])}

@@ -65,6 +65,34 @@ def test_values_of_secret_keys_are_masked(text: str, expected: str) -> None:
         assert masking.masked_tree(json.loads(text)) == json.loads(expected)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "splunk-token",
+        "gelf-x-auth",
+        "x-sharedkey",
+        "SharedKey",
+        "shared_key",
+        "loki-pwd",
+        "private-key",
+        "privatekey",
+        "api-key",
+        "x-credentials",
+        "x-authorization",
+    ],
+)
+def test_options_with_the_name_of_a_secret_are_masked(name: str) -> None:
+    assert masking.masked(f"dockerd --log-opt {name}=s3cret") == f"dockerd --log-opt {name}=********"
+    assert masking.masked_file(f'{{"{name}": "s3cret"}}') == f'{{"{name}": "********"}}'
+    assert masking.masked_tree({"log-opts": {name: "s3cret"}}) == {"log-opts": {name: "********"}}
+
+
+@pytest.mark.parametrize("name", ["authorization-plugins", "max-size", "tag", "tlskey-path", "keyring"])
+def test_other_options_are_not_masked(name: str) -> None:
+    assert masking.masked_tree({name: "value"}) == {name: "value"}
+    assert masking.masked(f"--log-opt {name}=value") == f"--log-opt {name}=value"
+
+
 def test_passwords_in_addresses_are_masked() -> None:
     text = '{"proxies": {"http-proxy": "http://me:s3cr3t@proxy:3128"}, "registry-mirrors": ["https://m.example"]}'
     assert "s3cr3t" not in masking.masked(text)
@@ -89,9 +117,9 @@ HOSTS = ",".join(f"host{number}.example:5000" for number in range(6000))
     ids=["option", "file", "proxy", "words", "user", "login", "digest"],
 )
 def test_long_lists_of_hosts_are_masked_quickly(text: str, expected: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     assert masking.masked_file(text) == expected
-    assert time.monotonic() - start < 1
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize("value", ["1234", 1234, 12.5])

@@ -114,6 +114,15 @@ CASES: dict[str, tuple[dict[str, t.Any], list[str]]] = {
 }
 
 
+WRONG_TYPES = ("nvidia", ["nvidia"], 1, {"nvidia": "/usr/bin/nvidia-container-runtime"}, {"nvidia": None})
+
+
+@pytest.mark.parametrize("runtimes", WRONG_TYPES)
+def test_runtimes_of_another_type_have_no_program(runtimes: object) -> None:
+    seen = with_daemon_json(old.host({"nvidia-docker2": "2.6.0-1"}), {"runtimes": runtimes})
+    assert "comes from package" not in "".join(leftovers.texts(t.cast("t.Any", seen)))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_leftover_is_named_with_its_consequence(name: str) -> None:
     seen, words = CASES[name]
