@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-SERVER = Path(__file__).with_name("ansible_server.py")
+SERVER, MODULES = (Path(__file__).with_name(name) for name in ("ansible_server.py", "module_server.py"))
 # One server for each set of Ansible's settings, which Ansible reads when it is imported. Most tests share a server:
 # their roles, modules and plugins lie beside the playbook, in roles, library, action_plugins and callback_plugins.
 _servers: dict[tuple, subprocess.Popen[str]] = {}
@@ -32,6 +32,20 @@ def no_configuration() -> str:
     return str(path)
 
 
+@functools.cache
+def _module_socket(_process: int) -> str:
+    """Start the server for the modules of all runs. Return the path of its socket."""
+    directory = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    path = f"{directory}/modules"
+    server = subprocess.Popen(
+        [sys.executable, str(MODULES), path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
+    )
+    atexit.register(server.communicate)
+    assert server.stdout.readline() == "ready\n", "the process that runs modules for tests ended"
+    return path
+
+
 def _server(environment: Mapping[str, str], directory: Path) -> subprocess.Popen[str]:
     settings = tuple(sorted((name, value) for name, value in environment.items() if name.startswith("ANSIBLE_")))
     if not (directory / "ansible.cfg").exists():
@@ -42,7 +56,7 @@ def _server(environment: Mapping[str, str], directory: Path) -> subprocess.Popen
         atexit.register(shutil.rmtree, directories, ignore_errors=True)
         temporary = {f"ANSIBLE_{place}_TEMP": f"{directories}/{place.lower()}" for place in ("LOCAL", "REMOTE")}
         _servers[key] = subprocess.Popen(
-            [sys.executable, str(SERVER)],
+            [sys.executable, str(SERVER), _module_socket(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
