@@ -11,6 +11,7 @@ files for the output of a run. It writes the exit status of each run as one line
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import importlib
 import json
@@ -148,6 +149,9 @@ def prepare() -> None:
             list(plugins.all(class_only=True))
         for name in names or ():
             plugins.get(name, class_only=True)
+    # The collector would write to these objects, and each process would copy their memory.
+    gc.collect()
+    gc.freeze()
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import importlib
 import importlib.util
 import itertools
@@ -98,6 +99,8 @@ def prepare() -> None:
     sys.modules["ansible"].module_utils = sys.modules["ansible.module_utils"]
     for name in IMPORTED:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
 
 
 def perform(order: dict) -> int:
