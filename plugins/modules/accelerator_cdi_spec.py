@@ -28,17 +28,9 @@ description:
     same directory, for example C(.gpufleet-amd.json.gpufleet), which engines ignore.
   - A reboot deletes the files in C(/var/run/cdi). Run the module again after each boot and after a change of the
     partitions. The index of a Gaudi accelerator can change with each boot; its stable ID does not.
-attributes:
-  check_mode:
-    support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
-  diff_mode:
-    support: full
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
-  idempotent:
-    support: full
-    description:
-      - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
+extends_documentation_fragment:
+  - gpufleet.hosts.attributes
+  - gpufleet.hosts.options.cdi
 options:
   vendor:
     description: Vendor of the devices.
@@ -62,18 +54,6 @@ options:
         JSON.
       - The default is C(/var/run/cdi/gpufleet-VENDOR.json).
     type: path
-  spec_dirs:
-    description: Directories in which the engines look for specifications.
-    type: list
-    elements: path
-    default: [/etc/cdi, /var/run/cdi]
-  additional_gids:
-    description:
-      - Whether processes in the container join the groups of device nodes that are not world-writable. Users other than
-        root can then open these nodes.
-      - This requires CDI 0.7.0, which Podman before 5.1 and Docker before 26.1 cannot read.
-    type: bool
-    default: false
 author:
   - gpufleet maintainers (@gpufleet)
 seealso:

@@ -23,22 +23,13 @@ description:
     accelerator when its node is closed.
   - Of Intel, only the PCI bus is read.
   - The module never writes to sysfs.
+extends_documentation_fragment:
+  - gpufleet.hosts.attributes.reader
+  - gpufleet.hosts.options
 attributes:
-  check_mode:
-    support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
-    details:
-      - The result is the same. The module never changes the host.
-  diff_mode:
-    support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
   facts:
     support: full
     description: Action returns an C(ansible_facts) dictionary that will update existing host facts.
-  idempotent:
-    support: full
-    description:
-      - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
 options:
   vendors:
     description: Vendors to read.
@@ -61,9 +52,6 @@ options:
   driver_root:
     description: >-
       Directory that contains the user-space libraries of NVIDIA's driver. See M(gpufleet.hosts.nvidia_gpu_facts).
-    type: path
-  _nvml_binding_path:
-    description: Private. Do not set.
     type: path
 notes:
   - A value that was not read is V(null), never 0.

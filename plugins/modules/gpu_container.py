@@ -18,10 +18,10 @@ description:
   - GPUs are stored and compared by UUID. Another notation for the same GPUs, for example an index instead of a UUID,
     changes nothing.
   - O(isolation=volume) requires only the NVIDIA driver on the host, and no other software from NVIDIA.
+extends_documentation_fragment:
+  - gpufleet.hosts.attributes
 attributes:
   check_mode:
-    support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
     details:
       - Check mode pulls no image. If the image is missing, the module predicts that the container is created, and does
         not check the image's requirements.
@@ -29,15 +29,11 @@ attributes:
       - Check mode does not start Docker if it is stopped. The prediction then only considers whether the container
         exists and runs, and a warning says so.
   diff_mode:
-    support: full
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
     details:
       - RV(ignore:diff) contains the GPUs before and after, the reasons to recreate the container for them, and the diff
         of the engine's module.
   idempotent:
     support: partial
-    description:
-      - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
     details:
       - O(recreate=true) and O(restart=true) always change the container. O(pull=always) is a change if the image
         changes.

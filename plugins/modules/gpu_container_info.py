@@ -17,19 +17,9 @@ description:
   - The module succeeds on a host without GPUs, driver or engine, so one task can report a whole fleet.
   - The module only reads. It starts no engine and reserves no GPU. A GPU in RV(free) can be assigned to a container at
     any time.
-attributes:
-  check_mode:
-    support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
-    details:
-      - The result is the same. The module never changes the host.
-  diff_mode:
-    support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
-  idempotent:
-    support: full
-    description:
-      - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
+extends_documentation_fragment:
+  - gpufleet.hosts.attributes.reader
+  - gpufleet.hosts.options
 options:
   accelerator:
     description: Vendor of the GPUs or accelerators, as in O(gpufleet.hosts.gpu_container#module:accelerator).
@@ -41,18 +31,6 @@ options:
       - Address of the Docker API, C(unix:///path) or C(tcp://address:port) of this host without TLS.
       - The default is the environment variable E(DOCKER_HOST), else C(unix:///var/run/docker.sock).
     type: str
-  driver_root:
-    description:
-      - Directory that contains the driver's user-space libraries, as in
-        O(gpufleet.hosts.nvidia_gpu_facts#module:driver_root).
-    type: path
-  timeout:
-    description: Seconds to wait for a response from the driver. The value must be above 0 and at most 3600.
-    type: float
-    default: 10
-  _nvml_binding_path:
-    description: Private. Do not set.
-    type: path
 requirements:
   - pynvml on the host or on the controller, for a host with a driver
 notes:

@@ -19,19 +19,16 @@ description:
   - The image does not come from a registry. By default, the module builds it from the Python of the host and the
     libraries of this Python.
   - Playbook C(gpufleet.hosts.site) runs the module after changes, and after each boot.
+extends_documentation_fragment:
+  - gpufleet.hosts.attributes
 attributes:
   check_mode:
-    support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
     details:
       - In check mode, the module says whether it would run the proof. It starts no container.
   diff_mode:
     support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
   idempotent:
     support: partial
-    description:
-      - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
     details:
       - With O(key), the second run starts nothing. Without O(key), every run starts containers, and indicates no
         change.

@@ -18,6 +18,8 @@ description:
   - Reads files and runs a few local programs. It never writes, never uses the network and starts no service, not even a
     socket-activated engine.
   - Missing hardware, drivers or programs are not errors.
+extends_documentation_fragment:
+  - gpufleet.hosts.attributes.controller
 options:
   services:
     description: Additional systemd units to observe. The units that the roles need are always included.
@@ -84,13 +86,6 @@ options:
         elements: str
         choices: [docker, podman]
         default: []
-attributes:
-  check_mode:
-    description: The module only reads.
-    support: full
-  diff_mode:
-    description: The module changes nothing.
-    support: none
 seealso:
   - module: gpufleet.hosts.nvidia_driver_volume
   - module: gpufleet.hosts.nvidia_gpu_facts

@@ -19,6 +19,8 @@ description:
     or if a part cannot be carried out on this host.
   - If the driver is to be installed, it queries the available versions once. A converged host uses no network.
   - The roles of this collection and playbook C(gpufleet.hosts.site) act on this plan.
+extends_documentation_fragment:
+  - gpufleet.hosts.attributes.controller
 options:
   parts:
     description:
@@ -101,13 +103,6 @@ options:
         nothing.
     type: list
     elements: str
-attributes:
-  check_mode:
-    description: The task changes nothing.
-    support: full
-  diff_mode:
-    description: The task changes nothing.
-    support: none
 notes:
   - The variables of the roles are not options. The task reads them as a role does.
 seealso:

@@ -17,6 +17,8 @@ description:
     that P(gpufleet.hosts.gpu_host_health#filter) finds. It changes nothing.
   - The task succeeds also if it finds problems, so that a playbook can report all hosts first. Playbook
     C(gpufleet.hosts.verify) then fails the hosts that have problems.
+extends_documentation_fragment:
+  - gpufleet.hosts.attributes.controller
 options:
   container:
     description:
@@ -24,13 +26,6 @@ options:
         M(gpufleet.hosts.gpu_container_proof) does. By default, the result of the last proof counts.
     type: bool
     default: false
-attributes:
-  check_mode:
-    description: The task changes nothing.
-    support: full
-  diff_mode:
-    description: The task changes nothing.
-    support: none
 notes:
   - The task needs root.
   - It reads variables C(verify_expected_gpus) and C(verify_expected_pcie_width), and those of the roles

@@ -18,6 +18,8 @@ description:
   - Playbook C(gpufleet.hosts.plan) uses it. It runs on the controller and reads no host.
   - With a stdout callback whose output is data, such as C(ansible.posix.json), it prints nothing. RV(lines) then has
     the text.
+extends_documentation_fragment:
+  - gpufleet.hosts.attributes.controller
 options:
   plans:
     description:
@@ -29,13 +31,6 @@ options:
     description: Whether to print why each part changes something.
     type: bool
     default: false
-attributes:
-  check_mode:
-    description: The task changes nothing.
-    support: full
-  diff_mode:
-    description: The task changes nothing.
-    support: none
 seealso:
   - module: gpufleet.hosts.gpu_host_plan
 """

@@ -16,6 +16,8 @@ description:
   - In F(gres.conf) and F(cgroup.conf), the module owns a marked block and changes nothing else.
   - The module never changes F(slurm.conf), which must be the same on all nodes. It returns the line of the node.
   - Role C(gpu_slurm_node) runs this module, drains the node before its GPUs change, and restarts slurmd.
+extends_documentation_fragment:
+  - gpufleet.hosts.options
 options:
   state:
     description: Whether the lines exist.
@@ -56,18 +58,6 @@ options:
     default: /etc/slurm
   programs:
     description: Directory of C(scontrol), if it is not in the system's search path.
-    type: path
-  driver_root:
-    description:
-      - Directory that contains the driver's user-space libraries, as in
-        O(gpufleet.hosts.nvidia_gpu_facts#module:driver_root).
-    type: path
-  timeout:
-    description: Seconds to wait for a response from the driver. The value must be above 0 and at most 3600.
-    type: float
-    default: 10
-  _nvml_binding_path:
-    description: Private. Do not set.
     type: path
 attributes:
   check_mode:

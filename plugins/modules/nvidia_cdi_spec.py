@@ -23,17 +23,10 @@ description:
   - The module does not replace or remove a file that it did not create, unless O(take_over=true). It marks its own file
     with a second file in the same directory, for example C(.gpufleet-nvidia.json.gpufleet), which engines ignore.
   - Run the module again after a driver upgrade and after a change of MIG devices.
-attributes:
-  check_mode:
-    support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
-  diff_mode:
-    support: full
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
-  idempotent:
-    support: full
-    description:
-      - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
+extends_documentation_fragment:
+  - gpufleet.hosts.attributes
+  - gpufleet.hosts.options
+  - gpufleet.hosts.options.cdi
 options:
   state:
     description:
@@ -89,11 +82,6 @@ options:
       - With V(false), the module fails if NVIDIA's toolkit or an administrator created the file.
     type: bool
     default: false
-  spec_dirs:
-    description: Directories in which the engines look for specifications.
-    type: list
-    elements: path
-    default: [/etc/cdi, /var/run/cdi]
   sets:
     description:
       - Libraries to mount. V(compute) also mounts the configuration file of OpenCL, and V(graphics) those of Vulkan,
@@ -119,20 +107,6 @@ options:
         C(/dev/nvidia-uvm) and of other nodes. Then run the module again before containers start.
     type: bool
     default: false
-  additional_gids:
-    description:
-      - Whether processes in the container join the groups of device nodes that are not world-writable. Users other than
-        root can then open these nodes.
-      - This requires CDI 0.7.0, which Podman before 5.1 and Docker before 26.1 cannot read.
-    type: bool
-    default: false
-  timeout:
-    description: Seconds to wait for a response from the driver. The value must be above 0 and at most 3600.
-    type: float
-    default: 10
-  _nvml_binding_path:
-    description: Private. Do not set.
-    type: path
 notes:
   - Requires pynvml (Python package nvidia-ml-py) on the host or on the controller.
 author:

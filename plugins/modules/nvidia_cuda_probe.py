@@ -17,19 +17,8 @@ description:
   - The result of a GPU is C(PASS), or an error message with its remedy.
   - The checks run in a child process. If the driver hangs or crashes, the module reports it and probes the remaining
     GPUs in a new process.
-attributes:
-  check_mode:
-    support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
-    details:
-      - The module never changes anything, so it does the same in check mode.
-  diff_mode:
-    support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
-  idempotent:
-    support: full
-    description:
-      - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
+extends_documentation_fragment:
+  - gpufleet.hosts.attributes.reader
 options:
   gpus:
     description:

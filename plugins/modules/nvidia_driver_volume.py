@@ -18,17 +18,8 @@ description:
     pruned.
   - A new volume is built in a temporary directory and renamed. A damaged volume is repaired without removing files from
     running containers.
-attributes:
-  check_mode:
-    support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
-  diff_mode:
-    support: full
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
-  idempotent:
-    support: full
-    description:
-      - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
+extends_documentation_fragment:
+  - gpufleet.hosts.attributes
 options:
   state:
     description:

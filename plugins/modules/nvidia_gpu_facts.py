@@ -19,22 +19,13 @@ description:
   - Ansible's C(gather_facts) runs this module if C(FACTS_MODULES) contains it, but cannot send pynvml. Install pynvml
     on the hosts for this use. Otherwise, RV(ansible_facts.nvidia_gpu_state) is V(error) on a host with a driver.
   - A separate process calls NVML. A driver that hangs or crashes delays the module by at most O(timeout).
+extends_documentation_fragment:
+  - gpufleet.hosts.attributes.reader
+  - gpufleet.hosts.options
 attributes:
-  check_mode:
-    support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
-    details:
-      - The result is the same. The module never changes the host.
-  diff_mode:
-    support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
   facts:
     support: full
     description: Action returns an C(ansible_facts) dictionary that will update existing host facts.
-  idempotent:
-    support: full
-    description:
-      - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
 options:
   gather_subset:
     description:
@@ -62,9 +53,6 @@ options:
       - Directory that contains the driver's user-space libraries, for example in C(lib64) or C(usr/lib64).
       - If unset, the dynamic loader finds the libraries. If it does not, the module searches the usual directories of
         driver containers and cloud images, for example C(/usr/local/nvidia) and C(/run/nvidia/driver).
-    type: path
-  _nvml_binding_path:
-    description: Private. Do not set.
     type: path
 notes:
   - A value is V(null) if the product, the driver or pynvml does not support it.

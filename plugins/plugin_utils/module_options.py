@@ -42,13 +42,13 @@ def suggestion(module: str, name: str) -> str:
 def options(module: str) -> tuple[str, ...]:
     """Return the names and aliases of a module's options. If its documentation cannot be read, return none."""
     try:
-        described = _described(_documentation(module))
+        found = described(_documentation(module))
     except Exception:  # The module itself reports invalid arguments.
         return ()
-    return tuple(sorted({*described, *(alias for one in described.values() for alias in one.get("aliases") or ())}))
+    return tuple(sorted({*found, *(alias for one in found.values() for alias in one.get("aliases") or ())}))
 
 
-def _described(documentation: str) -> dict[str, Any]:
+def described(documentation: str) -> dict[str, Any]:
     """Return the options of a module's documentation, including those of its fragments.
 
     The form is the documented one of collections: COLLECTION.FRAGMENT[.VARIANT] is the attribute VARIANT, in capital
@@ -63,7 +63,7 @@ def _described(documentation: str) -> dict[str, Any]:
             f"ansible_collections.{namespace}.{collection}.plugins.doc_fragments.{fragment}"
         )
         text = getattr(extension.ModuleDocFragment, (variant or ["documentation"])[0].upper())
-        found = {**_described(text), **found}
+        found = {**described(text), **found}
     return found
 
 

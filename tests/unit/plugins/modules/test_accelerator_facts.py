@@ -15,12 +15,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
 from ansible_collections.gpufleet.hosts.plugins.modules import accelerator_facts
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import FRU, MEMORY, MI210, RAS, SENSORS, AmdTree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.modules.test_nvidia_gpu_facts import deviations
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import Simulated
 
 RETURNED = yaml.safe_load(accelerator_facts.RETURN)
-DOCUMENTED = yaml.safe_load(accelerator_facts.DOCUMENTATION)["options"]
+DOCUMENTED = module_options.described(accelerator_facts.DOCUMENTATION)
 OPTIONS = {name: option.get("default") for name, option in call.OPTIONS.items()}
 ALL = frozenset(schema.VENDORS)
 

@@ -14,6 +14,7 @@ import yaml
 from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options
 
 MODULES = gpu_container.__name__.rpartition(".")[0]
 GROUPS = yaml.safe_load((Path(gpu_container.__file__).parents[2] / "meta" / "runtime.yml").read_text())["action_groups"]
@@ -43,7 +44,6 @@ def test_every_module_that_takes_both_options_is_in_the_group():
     found = {
         path.stem
         for path in Path(gpu_container.__file__).parent.glob("[!_]*.py")
-        if {"driver_root", "timeout"}
-        <= set(yaml.safe_load(importlib.import_module(f"{MODULES}.{path.stem}").DOCUMENTATION).get("options") or {})
+        if {"driver_root", "timeout"} <= set(module_options.options(f"gpufleet.hosts.{path.stem}"))
     }
     assert found == set(GROUPS["gpu"])
