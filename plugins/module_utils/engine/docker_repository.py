@@ -13,7 +13,6 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, own_files
 
 if t.TYPE_CHECKING:
@@ -31,29 +30,20 @@ def define(host: Host, data: dict[str, t.Any], request: EngineRequest) -> dict[s
     `data` is the platform's description: `folder` (and `folders` for distributions with another one), `fingerprint`,
     and with apt `suite`, else `release`.
     """
-    settings = vars(request)
     folder = data.get("folders", {}).get(host["os"]["id"], data["folder"])
     base = f"{(request.mirror or BASE).rstrip('/')}/{folder}"
     suite = data.get("suite")
     url = base if suite else f"{base}/{data['release']}/{host['os']['arch']}/stable"
-    username, password = repository_access.login_for(url, settings) if request.mirror else ("", "")
-    if url.startswith("file:"):
-        username = password = ""
-    options = {
-        "name": owned.DOCKER_REPOSITORY_ID,
-        "description": "Docker",
-        "url": url,
-        "suite": suite,
-        "components": ["stable"] if suite else None,
-        "key": request.key_url or f"{base}/gpg",
-        "fingerprint": key_trust.normalized(request.key_fingerprint or data["fingerprint"]),
-        "username": username,
-        "password": password,
-        "proxy": request.proxy,
-        "proxy_username": request.proxy_username,
-        "proxy_password": request.proxy_password,
-    }
-    return {name: value for name, value in options.items() if value}
+    return own_repository.definition(
+        request,
+        name=owned.DOCKER_REPOSITORY_ID,
+        description="Docker",
+        url=url,
+        suite=suite,
+        components=["stable"] if suite else None,
+        key=request.key_url or f"{base}/gpg",
+        fingerprint=key_trust.normalized(request.key_fingerprint or data["fingerprint"]),
+    )
 
 
 def others(host: Host, data: dict[str, t.Any]) -> list[str]:

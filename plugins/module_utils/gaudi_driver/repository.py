@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 if TYPE_CHECKING:
@@ -86,25 +85,18 @@ def define(host: Host, request: GaudiDriverRequest, platform: Mapping[str, Any])
         return None
     is_apt = host["os"]["package_manager"] == "apt"
     url = address(host, request, platform)
-    settings = vars(request)
-    username, password = repository_access.login_for(url, settings) if request.mirror else ("", "")
-    options = {
-        "name": NAME,
-        "description": "Intel Gaudi",
-        "url": url,
-        "suite": (request.suite or platform.get("suite")) if is_apt else None,
-        "components": ["main"] if is_apt else None,
-        "key": key(host, request, platform),
-        "fingerprint": key_trust.normalized(request.key_fingerprint),
+    return own_repository.definition(
+        request,
+        name=NAME,
+        description="Intel Gaudi",
+        url=url,
+        suite=(request.suite or platform.get("suite")) if is_apt else None,
+        components=["main"] if is_apt else None,
+        key=key(host, request, platform),
+        fingerprint=key_trust.normalized(request.key_fingerprint),
         # The key of the metadata is known. The packages have the signature of another key.
-        "signed": "metadata" if host["os"]["package_manager"] == "dnf" else None,
-        "username": "" if url.startswith("file:") else username,
-        "password": "" if url.startswith("file:") else password,
-        "proxy": request.proxy,
-        "proxy_username": request.proxy_username,
-        "proxy_password": request.proxy_password,
-    }
-    return {name: value for name, value in options.items() if value}
+        signed="metadata" if host["os"]["package_manager"] == "dnf" else None,
+    )
 
 
 def notes(host: Host, platform: Mapping[str, Any]) -> list[str]:

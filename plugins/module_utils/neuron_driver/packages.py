@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import shared_plan
 
@@ -121,22 +120,16 @@ def define(host: Host, request: NeuronDriverRequest, platform: Mapping[str, Any]
         return None
     is_apt = host["os"]["package_manager"] == "apt"
     url = address(host, request)
-    username, password = repository_access.login_for(url, vars(request)) if request.mirror else ("", "")
-    options = {
-        "name": owned.NEURON_REPOSITORY_ID,
-        "description": "AWS Neuron",
-        "url": url,
-        "suite": (request.suite or platform.get("suite")) if is_apt else None,
-        "components": ["main"] if is_apt else None,
-        "key": request.key_url or f"{url}/{_KEY_FILE}",
-        "fingerprint": key_trust.normalized(request.key_fingerprint or KEY_FINGERPRINT),
-        "username": "" if url.startswith("file:") else username,
-        "password": "" if url.startswith("file:") else password,
-        "proxy": request.proxy,
-        "proxy_username": request.proxy_username,
-        "proxy_password": request.proxy_password,
-    }
-    return {name: value for name, value in options.items() if value}
+    return own_repository.definition(
+        request,
+        name=owned.NEURON_REPOSITORY_ID,
+        description="AWS Neuron",
+        url=url,
+        suite=(request.suite or platform.get("suite")) if is_apt else None,
+        components=["main"] if is_apt else None,
+        key=request.key_url or f"{url}/{_KEY_FILE}",
+        fingerprint=key_trust.normalized(request.key_fingerprint or KEY_FINGERPRINT),
+    )
 
 
 def replacement_problem(host: Host, present: str | None, chosen: str | None) -> str | None:

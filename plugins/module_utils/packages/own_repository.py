@@ -13,12 +13,23 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, own_files
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.variables import RepositoryVariables
+
+
+def definition(request: RepositoryVariables, *, url: str, **options: Any) -> dict[str, Any]:
+    """Return the options of module package_transaction that define a repository, with its login and its proxy."""
+    is_server = request.mirror and not url.startswith("file:")
+    username, password = repository_access.login_for(url, vars(request)) if is_server else ("", "")
+    options |= {"url": url, "username": username, "password": password, "proxy": request.proxy}
+    options |= {"proxy_username": request.proxy_username, "proxy_password": request.proxy_password}
+    return {name: value for name, value in options.items() if value}
 
 
 def is_present(host: Host, name: str) -> bool:

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 if t.TYPE_CHECKING:
@@ -38,32 +37,24 @@ def define(host: Host, request: ToolkitRequest) -> dict[str, t.Any] | None:
 
     Return None if it does not have the architecture.
     """
-    manager, settings = host["os"]["package_manager"], vars(request)
+    manager = host["os"]["package_manager"]
     kind = "apt" if manager == "apt" else "rpm"
     arch = _ARCHES[kind].get(host["os"]["arch"])
     if arch is None:
         return None
     base = (request.mirror or BASE).rstrip("/")
     url = f"{base}/stable/{'deb' if kind == 'apt' else 'rpm'}/{arch}"
-    username, password = repository_access.login_for(url, settings) if request.mirror else ("", "")
-    if url.startswith("file:"):
-        username = password = ""
-    options = {
-        "name": NAME,
-        "description": "NVIDIA Container Toolkit",
-        "url": url,
-        "key": request.key_url or f"{base}/gpgkey",
-        "fingerprint": key_trust.normalized(request.key_fingerprint or FINGERPRINT),
-        "signed": "metadata" if manager == "dnf" else None,
+    return own_repository.definition(
+        request,
+        name=NAME,
+        description="NVIDIA Container Toolkit",
+        url=url,
+        key=request.key_url or f"{base}/gpgkey",
+        fingerprint=key_trust.normalized(request.key_fingerprint or FINGERPRINT),
+        signed="metadata" if manager == "dnf" else None,
         # NVIDIA's CUDA repository has the packages, too.
-        "priority": _RPM_PRIORITY if kind == "rpm" else None,
-        "username": username,
-        "password": password,
-        "proxy": request.proxy,
-        "proxy_username": request.proxy_username,
-        "proxy_password": request.proxy_password,
-    }
-    return {name: value for name, value in options.items() if value}
+        priority=_RPM_PRIORITY if kind == "rpm" else None,
+    )
 
 
 def preference(definition: dict[str, t.Any], packages: t.Iterable[str]) -> str:
