@@ -36,7 +36,9 @@ def decide(
     if host.without_kfd_node:
         refused = f"KFD does not show {', '.join(host.without_kfd_node)}. {KERNEL_LOG} and kfd."
     if found:
-        state, reason = _with_gpus(found, unbound)
+        rest = f" {_hardware(unbound, [])} is not driven by amdgpu. {KERNEL_LOG}." if unbound else ""
+        unhealthy = (schema.LOST, schema.DEGRADED, schema.UNKNOWN)
+        state, reason = schema.state_of_shown(found, f"KFD shows {_count(found)}", "GPU", unhealthy, rest)
         return state, f"{reason} {refused}".strip()
     hardware = _hardware(unbound, host.undecided)
     if host.is_loaded and host.bound and not host.has_kfd:
@@ -68,21 +70,6 @@ def decide(
         f"The PCI bus has {hardware}, but the running kernel {host.kernel or ''} has no module amdgpu. Install the "
         "distribution's package of additional kernel modules, or AMD's driver."
     )
-
-
-def _with_gpus(found: list[schema.AcceleratorDevice], unbound: list[schema.AcceleratorDevice]) -> tuple[str, str]:
-    lost = [one for one in found if one["health"]["state"] == schema.LOST]
-    if len(lost) == len(found):
-        return schema.ERROR, (
-            f"KFD knows {_count(found)}, but none is usable. GPU {lost[0]['index']}: {lost[0]['health']['reasons'][0]}."
-        )
-    reason = f"KFD shows {_count(found)}."
-    unhealthy = [str(one["index"]) for one in found if one["health"]["state"] != schema.OK]
-    if unhealthy:
-        reason += f" Check the health of {', '.join(unhealthy)}."
-    if unbound:
-        reason += f" {_hardware(unbound, [])} is not driven by amdgpu. {KERNEL_LOG}."
-    return schema.READY, reason
 
 
 def _count(found: list[schema.AcceleratorDevice]) -> str:

@@ -28,7 +28,9 @@ def decide(
 ) -> tuple[str, str]:
     """Return the state and its reason. `found`: chips of the driver. `unbound`: devices that only PCI shows."""
     if found:
-        return _with_chips(found, unbound)
+        rest = f" {_hardware(unbound)} has no chip in the driver. {neuron_values.KERNEL_LOG}." if unbound else ""
+        shown = f"The driver shows {schema.plural(len(found), 'chip')}"
+        return schema.state_of_shown(found, shown, "Chip", (schema.LOST, schema.DEGRADED), rest)
     if host.chips_without_node:
         missing = ", ".join(f"/dev/neuron{chip}" for chip in host.chips_without_node)
         return schema.ERROR, (
@@ -54,22 +56,6 @@ def decide(
         f"The PCI bus has {hardware}, but the running kernel {host.kernel or ''} has no module neuron. Install "
         "aws-neuronx-dkms and the headers of the kernel."
     )
-
-
-def _with_chips(found: list[schema.AcceleratorDevice], unbound: list[schema.AcceleratorDevice]) -> tuple[str, str]:
-    lost = [one for one in found if one["health"]["state"] == schema.LOST]
-    if len(lost) == len(found):
-        return schema.ERROR, (
-            f"The driver shows {schema.plural(len(found), 'chip')}, but none is usable. Chip {lost[0]['index']}: "
-            f"{lost[0]['health']['reasons'][0]}."
-        )
-    reason = f"The driver shows {schema.plural(len(found), 'chip')}."
-    unhealthy = [str(one["index"]) for one in found if one["health"]["state"] in (schema.LOST, schema.DEGRADED)]
-    if unhealthy:
-        reason += f" Check the health of {', '.join(unhealthy)}."
-    if unbound:
-        reason += f" {_hardware(unbound)} has no chip in the driver. {neuron_values.KERNEL_LOG}."
-    return schema.READY, reason
 
 
 def _is_too_new(unbound: list[schema.AcceleratorDevice], version: str | None) -> bool:

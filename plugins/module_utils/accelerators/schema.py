@@ -8,6 +8,7 @@ What was not read is None, never 0. docs/accelerators.md describes each key, and
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, TypedDict
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import (
@@ -183,3 +184,19 @@ def _reason_shared(shared: dict[str, list[str]]) -> str:
 
 def plural(count: int, singular: str) -> str:
     return f"{count} {singular}" if count == 1 else f"{count} {singular}s"
+
+
+def state_of_shown(
+    found: list[AcceleratorDevice], shown: str, title: str, unhealthy: Collection[str], unbound: str
+) -> tuple[str, str]:
+    """Return the state and its reason for the devices that a driver shows.
+
+    `shown`: who shows how many. `title`: of one device. `unhealthy`: the states of health to check. `unbound`: a
+    sentence about the devices that the driver does not show, or an empty text.
+    """
+    lost = [one for one in found if one["health"]["state"] == LOST]
+    if len(lost) == len(found):
+        reason = lost[0]["health"]["reasons"][0]
+        return ERROR, f"{shown}, but none is usable. {title} {lost[0]['index']}: {reason}."
+    indexes = ", ".join(str(one["index"]) for one in found if one["health"]["state"] in unhealthy)
+    return READY, f"{shown}.{f' Check the health of {indexes}.' if indexes else ''}{unbound}"

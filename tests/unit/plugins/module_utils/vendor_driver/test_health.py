@@ -66,7 +66,7 @@ def unloaded(host):
             lambda host: host["services"]["gpufleet-amd-cdi.service"].update(unit_file_state="disabled"),
             ["gpufleet-amd-cdi.service is not enabled"],
         ),
-        (lost, ["the AMD GPUs cannot be used (state error): KFD knows 1 GPU, but none is usable."]),
+        (lost, ["the AMD GPUs cannot be used (state error): KFD shows 1 GPU, but none is usable."]),
         (unloaded, ["the AMD GPUs cannot be used (state driver_not_loaded)"]),
         (lambda host: host["accelerators"].update(amd=None), []),
     ],
