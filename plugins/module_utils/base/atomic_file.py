@@ -1,11 +1,13 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Replace a file atomically: a reader never sees a part of it, and it survives a power failure."""
+"""Replace a file atomically, so that no reader sees a part of it and it survives a power failure, and lock a file."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import tempfile
 from collections.abc import Callable
@@ -51,3 +53,18 @@ def sync(directory: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def lock(handle: int, timeout: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> bool:
+    """Lock an open file. Return false if another process holds the lock until the time limit."""
+    end = clock() + timeout
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+        if clock() >= end:
+            return False
+        sleep(min(0.2, max(0.0, end - clock())))

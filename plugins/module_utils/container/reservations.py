@@ -10,8 +10,6 @@ module, which runs in another process, so reservations are needed. They expire i
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import json
 import os
 import stat
@@ -21,7 +19,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder
 
 DIRECTORY = owned.RUNTIME_DIRECTORY
@@ -151,21 +149,14 @@ class Reservations:
             )
 
     def _acquire(self, handle: int, path: str) -> None:
-        waited = 0.0
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            if atomic_file.lock(handle, LOCK_TIMEOUT, self._clock, self._sleep):
                 return
-            except OSError as error:
-                if error.errno not in (errno.EAGAIN, errno.EACCES):
-                    raise ReservationError(f"{path} cannot be locked: {error.strerror}.") from error
-            if waited >= LOCK_TIMEOUT:
-                raise ReservationError(
-                    f"Another run has held the lock {path} for {LOCK_TIMEOUT} s. Run `fuser {path}` to find its "
-                    "process."
-                )
-            self._sleep(0.1)
-            waited += 0.1
+        except OSError as error:
+            raise ReservationError(f"{path} cannot be locked: {error.strerror}.") from error
+        raise ReservationError(
+            f"Another run has held the lock {path} for {LOCK_TIMEOUT} s. Run `fuser {path}` to find its process."
+        )
 
     def _read(self) -> list[dict[str, Any]]:
         """Return the valid entries. A file that cannot be parsed comes from a crash and counts as empty."""

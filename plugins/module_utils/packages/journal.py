@@ -13,7 +13,6 @@ import base64
 import contextlib
 import dataclasses
 import errno
-import fcntl
 import json
 import os
 import re
@@ -35,7 +34,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_fil
 # boot: a process that waits for a removed file would not exclude a process that creates the file again.
 LOCK = f"{owned.RUNTIME_DIRECTORY}/package_transaction.lock"
 _NAME = r"[a-z0-9_]+"
-_INTERVAL = 0.2
 
 
 class JournalError(Exception):
@@ -268,18 +266,14 @@ class Journal:
         return os.path.join(self.root, path.lstrip("/"))
 
     def _acquire(self, handle: int, timeout: float) -> None:
-        end = self._clock() + timeout
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            if atomic_file.lock(handle, timeout, self._clock, self._sleep):
                 return
-            except OSError as error:
-                if error.errno not in (errno.EAGAIN, errno.EACCES):
-                    raise JournalError(f"{LOCK} could not be locked: {error.strerror}.") from error
-            if self._clock() >= end:
-                holder = f"another package transaction holds {LOCK} ('fuser {LOCK}' shows its process)"
-                raise JournalError(busy(holder, timeout))
-            self._sleep(min(_INTERVAL, max(0.0, end - self._clock())))
+        except OSError as error:
+            raise JournalError(f"{LOCK} could not be locked: {error.strerror}.") from error
+        raise JournalError(
+            busy(f"another package transaction holds {LOCK} ('fuser {LOCK}' shows its process)", timeout)
+        )
 
     def _content(self, path: str) -> dict[str, Any] | None:
         """Return the content of a record. None: the file does not exist or is no record."""
