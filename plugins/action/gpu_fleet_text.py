@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
@@ -31,8 +30,5 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None) -> dict[str, Any]:
         super().run(tmp, task_vars)
-        checked = ArgumentSpecValidator(_SPEC).validate(dict(self._task.args))
-        if checked.error_messages:
-            return {"failed": True, "msg": f"gpu_fleet_text: {'; '.join(checked.error_messages)}"}
-        hosts = checked.validated_parameters["hosts"]
-        return text_output.show(fleet_text.render(hosts, is_check=bool(self._task.check_mode)))
+        _checked, options = self.validate_argument_spec(_SPEC)
+        return text_output.show(fleet_text.render(options["hosts"], is_check=bool(self._task.check_mode)))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
@@ -34,8 +33,5 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None) -> dict[str, Any]:
         super().run(tmp, task_vars)
-        checked = ArgumentSpecValidator(_SPEC).validate(dict(self._task.args))
-        if checked.error_messages:
-            return {"failed": True, "msg": f"gpu_plan_text: {'; '.join(checked.error_messages)}"}
-        options = checked.validated_parameters
+        _checked, options = self.validate_argument_spec(_SPEC)
         return text_output.show(plan_text.render(options["plans"], reasons=options["reasons"]))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecode
@@ -31,10 +30,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None) -> dict[str, Any]:
         super().run(tmp, task_vars)
-        checked = ArgumentSpecValidator(_SPEC).validate(dict(self._task.args))
-        if checked.error_messages:
-            return {"failed": True, "msg": f"reported_task: {'; '.join(checked.error_messages)}"}
-        options = checked.validated_parameters
+        _checked, options = self.validate_argument_spec(_SPEC)
         action = other_action.load(self, options["module"], options["arguments"])
         asks_host = options["module"] != "ansible.builtin.reboot"
         with progress.reported(self, progress.host_name(task_vars), options["text"], asks_host=asks_host):

@@ -9,6 +9,7 @@ from unittest.mock import MagicMock
 
 import pytest
 from ansible import constants as C
+from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpufleet.hosts.plugins.action import gpu_plan_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report
@@ -60,8 +61,6 @@ def test_reasons_are_printed_on_request(printed):
     ],
 )
 def test_invalid_options_fail(printed, arguments, message):
-    result = run(**arguments)
-    assert result["failed"]
-    assert result["msg"].startswith("gpu_plan_text: ")
-    assert message in result["msg"]
+    with pytest.raises(AnsibleActionFail, match=message):
+        run(**arguments)
     assert printed == []
