@@ -58,11 +58,11 @@ def unit_flags(root: str = "/", unit: str = DEFAULT_UNIT) -> list[Flag]:
     return _flags(command)
 
 
-def has_command(root: str = "/", unit: str = DEFAULT_UNIT) -> bool:
+def has_command(root: str = "/") -> bool:
     """Return whether the unit or a drop-in contains the command of the daemon. A drop-in can exist before the unit."""
     return any(
         name == "ExecStart"
-        for path in _unit_files(root, unit)
+        for path in _unit_files(root, DEFAULT_UNIT)
         for name, _value in _assignments(read_text("/", path) or "")
     )
 

@@ -21,7 +21,6 @@ class DockerInfo(t.NamedTuple):
     default_runtime: str | None
     live_restore: bool | None
     cgroup_driver: str | None
-    cgroup_version: str | None
     storage_driver: str | None
     containers_running: int | None
     containers_paused: int | None
@@ -44,7 +43,6 @@ def read_info(answer: dict[str, t.Any]) -> DockerInfo:
         default_runtime=answer.get("DefaultRuntime"),
         live_restore=answer.get("LiveRestoreEnabled"),
         cgroup_driver=answer.get("CgroupDriver"),
-        cgroup_version=answer.get("CgroupVersion"),
         storage_driver=answer.get("Driver"),
         containers_running=answer.get("ContainersRunning"),
         containers_paused=answer.get("ContainersPaused"),

@@ -124,10 +124,10 @@ def choice(value, names: dict[int, str]) -> str | None:
     return None if value is None else names.get(value)
 
 
-def scaled(value, divisor: int, digits: int = 2, most: float | None = None) -> float | None:
+def scaled(value, divisor: int) -> float | None:
     """Convert a number to another unit, for example milliwatts to watts."""
-    value = number(value, most)
-    return None if value is None else round(value / divisor, digits)
+    value = number(value)
+    return None if value is None else round(value / divisor, 2)
 
 
 def mebibytes(value, *, up: bool = False) -> int | None:

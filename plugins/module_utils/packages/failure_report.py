@@ -35,14 +35,14 @@ def naming_variables(text: str, record: str) -> str:
     return text.replace(_OTHER_URL, advice)
 
 
-def condensed(text: str, path: str = owned.PACKAGE_FAILURE, limit: int = LIMIT) -> str:
+def condensed(text: str) -> str:
     """Return the first sentences of a text within the limit, and where the rest is. A short text stays as it is."""
     text = " ".join(text.split())
-    if len(text) <= limit:
+    if len(text) <= LIMIT:
         return text
     text = _LIST.sub(_shortened, text)
-    pointer = f" The whole message is in {path} on the host."
-    room = limit - len(pointer)
+    pointer = f" The whole message is in {owned.PACKAGE_FAILURE} on the host."
+    room = LIMIT - len(pointer)
     found = ""
     for sentence in _SENTENCE_END.split(text):
         longer = f"{found} {sentence}".strip()

@@ -185,7 +185,6 @@ def finish(
     *,
     enabled: Mapping[str, str],
     keys: Iterable[str | None] = (),
-    changed_files: Iterable[Mapping[str, str]] = (),
     undone: Collection[str] = (),
     holds: Iterable[str] = (),
     held: Iterable[str] | None = None,
@@ -208,7 +207,7 @@ def finish(
     given_key, *more_keys = [*keys] or [None]
     current_key = given_key or known["pending_key"] or former_key
     current_keys = {current_key, *more_keys}
-    files = {path: item for path, item in _files_changed(known, changed_files).items() if path not in undone}
+    files = {path: item for path, item in known["files"].items() if path not in undone}
     written = [path for path in known["written"] if path not in undone]
     touched = [*known["previous"], *undone]
     still = after if held is None else after & set(held)

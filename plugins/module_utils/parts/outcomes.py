@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part
+
+_Outcome = TypeVar("_Outcome")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,27 +78,24 @@ class ToolkitOutcome:
 
 def driver(parts: Mapping[str, Part]) -> DriverOutcome:
     """Return what becomes of NVIDIA's driver."""
-    found = _of(parts, "nvidia_driver")
-    return found if isinstance(found, DriverOutcome) else DriverOutcome()
+    return _of(parts, "nvidia_driver", DriverOutcome)
 
 
 def engine(parts: Mapping[str, Part]) -> EngineOutcome:
     """Return what becomes of the container engine."""
-    found = _of(parts, "container_engine")
-    return found if isinstance(found, EngineOutcome) else EngineOutcome()
+    return _of(parts, "container_engine", EngineOutcome)
 
 
 def persistence(parts: Mapping[str, Part]) -> PersistenceOutcome:
     """Return what becomes of the persistence daemon."""
-    found = _of(parts, "nvidia_persistenced")
-    return found if isinstance(found, PersistenceOutcome) else PersistenceOutcome()
+    return _of(parts, "nvidia_persistenced", PersistenceOutcome)
 
 
 def toolkit(parts: Mapping[str, Part]) -> ToolkitOutcome:
     """Return what becomes of NVIDIA's container toolkit."""
-    found = _of(parts, "nvidia_container_toolkit")
-    return found if isinstance(found, ToolkitOutcome) else ToolkitOutcome()
+    return _of(parts, "nvidia_container_toolkit", ToolkitOutcome)
 
 
-def _of(parts: Mapping[str, Part], name: str) -> object:
-    return parts[name].outcome if name in parts else None
+def _of(parts: Mapping[str, Part], name: str, kind: type[_Outcome]) -> _Outcome:
+    found = parts[name].outcome if name in parts else None
+    return found if isinstance(found, kind) else kind()
