@@ -109,10 +109,10 @@ def plan(
     devices, state = vendors.observed(host, vendors.GAUDI)
     if not devices:
         result.reasons.append("this host has no Gaudi accelerator")
-        return _finished(host, result)
+        return shared_plan.finish(host, result)
     if request.source == "none":
         result.reasons.append(f"{ROLE}_source is none")
-        return _finished(host, result)
+        return shared_plan.finish(host, result)
     result.wanted = True
     result.report = shared_plan.report(state, devices)
     case = _Case(host, request, platforms.get(host["os"]["key"] or ""), versions, devices, state)
@@ -129,7 +129,7 @@ def plan(
         kind = request.cdi_kind
         shared_plan.keep_specification(host, vendors.GAUDI, devices, state, result, kind=kind, digest=digest)
         _runtime(case, result, engines, restart_policy)
-    return _finished(host, result)
+    return shared_plan.finish(host, result)
 
 
 # --- the driver that is already installed -----------------------------------------------------------------------------
@@ -235,7 +235,6 @@ def _headers(host: Host) -> list[str]:
 def _load(case: _Case, result: GaudiPlan) -> None:
     driver, state = case.driver, case.state
     installs = bool(result.transaction and result.transaction.install)
-    blacklists = case.host["accelerators"][vendors.GAUDI.name]["record"]["blacklisted_by"]
     if driver.get("loaded"):
         # The version of the module is that of the packages with a commit instead of the build.
         loaded = driver.get("version")
@@ -250,14 +249,8 @@ def _load(case: _Case, result: GaudiPlan) -> None:
         return
     if not installs and state["state"] != schema.DRIVER_NOT_LOADED:
         return
-    if blacklists:
-        result.reasons.append(f"{', '.join(blacklists)} blacklists habanalabs, so the role does not load it")
-    elif not case.request.activate:
-        result.reasons.append(f"habanalabs is not loaded, and {ROLE}_activate is false")
-    else:
-        is_vendors = bool(result.version or installs)
-        result.load = list(MODULES) if is_vendors else [MODULES[0]]
-        result.changes.append(f"load kernel module{'s' if is_vendors else ''} {', '.join(result.load)}")
+    modules = MODULES if result.version or installs else MODULES[:1]
+    shared_plan.load(case.host, result, ROLE, modules, activate=case.request.activate)
 
 
 def _number(version: str | None) -> tuple[int, ...]:
@@ -323,9 +316,4 @@ def _removal(host: Host, result: GaudiPlan, restart_policy: str) -> GaudiPlan:
         result.reasons.append("this role has not installed anything on this host")
     elif is_loaded:
         result.reasons.append("the loaded driver stays loaded until the next boot")
-    return _finished(host, result)
-
-
-def _finished(host: Host, result: GaudiPlan) -> GaudiPlan:
-    shared_plan.finish(host, result)
-    return result
+    return shared_plan.finish(host, result)

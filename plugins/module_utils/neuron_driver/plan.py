@@ -105,10 +105,10 @@ def plan(
     devices, state = vendors.observed(host, vendors.NEURON)
     if not devices:
         result.reasons.append("this host has no AWS Neuron device")
-        return _finished(host, result)
+        return shared_plan.finish(host, result)
     if request.source == "none":
         result.reasons.append(f"{ROLE}_source is none")
-        return _finished(host, result)
+        return shared_plan.finish(host, result)
     result.wanted = True
     result.report = shared_plan.report(state, devices)
     platform = data["platforms"].get(host["os"]["key"] or "")
@@ -128,7 +128,7 @@ def plan(
         _load(case, result)
         kind = request.cdi_kind
         shared_plan.keep_specification(host, vendors.NEURON, devices, state, result, kind=kind, digest=digest)
-    return _finished(host, result)
+    return shared_plan.finish(host, result)
 
 
 # --- the driver that is already installed -----------------------------------------------------------------------------
@@ -319,7 +319,6 @@ def _is_disabled(host: Host, path: str) -> bool:
 def _load(case: _Case, result: NeuronPlan) -> None:
     driver, state = case.driver, case.state
     installs = bool(result.transaction and any(item.startswith(DKMS) for item in result.transaction.install))
-    blacklists = case.host["accelerators"][vendors.NEURON.name]["record"]["blacklisted_by"]
     if driver.get("loaded") and not installs:
         loaded = driver.get("version")
         if loaded and result.version and neuron_packages.number(loaded) != neuron_packages.number(result.version):
@@ -332,13 +331,7 @@ def _load(case: _Case, result: NeuronPlan) -> None:
         return
     if not installs and state["state"] != schema.DRIVER_NOT_LOADED:
         return
-    if blacklists:
-        result.reasons.append(f"{', '.join(blacklists)} blacklists neuron, so the role does not load it")
-    elif not case.request.activate:
-        result.reasons.append(f"neuron is not loaded, and {ROLE}_activate is false")
-    else:
-        result.load = ["neuron"]
-        result.changes.append("load kernel module neuron")
+    shared_plan.load(case.host, result, ROLE, ["neuron"], activate=case.request.activate)
 
 
 # --- removal ----------------------------------------------------------------------------------------------------------
@@ -366,9 +359,4 @@ def _removal(host: Host, result: NeuronPlan) -> NeuronPlan:
     ]
     if not result.changes:
         result.reasons.append("this role has not installed anything on this host")
-    return _finished(host, result)
-
-
-def _finished(host: Host, result: NeuronPlan) -> NeuronPlan:
-    shared_plan.finish(host, result)
-    return result
+    return shared_plan.finish(host, result)

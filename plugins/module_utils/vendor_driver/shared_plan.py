@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
@@ -48,6 +48,9 @@ class VendorDriverPlan:
     problems: list[str] = dataclasses.field(default_factory=list)
     changes: list[str] = dataclasses.field(default_factory=list)
     acts: bool = False
+
+
+_Plan = TypeVar("_Plan", bound=VendorDriverPlan)
 
 
 def report(state: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -139,7 +142,19 @@ def part(
     )
 
 
-def finish(host: Host, result: VendorDriverPlan) -> None:
+def load(host: Host, result: VendorDriverPlan, role: str, modules: Sequence[str], *, activate: bool) -> None:
+    """Plan to load kernel modules. The first one is the driver."""
+    blacklists = host["accelerators"][result.vendor]["record"]["blacklisted_by"]
+    if blacklists:
+        result.reasons.append(f"{', '.join(blacklists)} blacklists {modules[0]}, so the role does not load it")
+    elif not activate:
+        result.reasons.append(f"{modules[0]} is not loaded, and {role}_activate is false")
+    else:
+        result.load = list(modules)
+        result.changes.append(f"load kernel module{'s' if len(modules) > 1 else ''} {', '.join(modules)}")
+
+
+def finish(host: Host, result: _Plan) -> _Plan:
     """Decide whether the role acts. A host with a problem is not changed."""
     if result.transaction:
         result.has_secrets = own_repository.has_password(result.transaction.repositories)
@@ -147,3 +162,4 @@ def finish(host: Host, result: VendorDriverPlan) -> None:
     result.acts = bool(result.changes)
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
+    return result
