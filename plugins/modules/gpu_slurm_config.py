@@ -172,10 +172,10 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import call as accelerators_call
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import runner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import VENDORS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files, node_host, node_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.record import WorkloadRecords
@@ -252,7 +252,7 @@ def _observe(module: AnsibleModule) -> tuple[node_plan.SlurmHost, list[str]]:
     params = module.params
     devices, problems = [], []
     if params["state"] == "present":
-        options = {**params, "vendors": list(schema.VENDORS), "read_ras": False}
+        options = {**params, "vendors": list(VENDORS), "read_ras": False}
         result = accelerators_call.result(options, module.run_command)
         if result.get("nvml_binding_missing"):
             module.fail_json(

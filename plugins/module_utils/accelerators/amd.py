@@ -21,6 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, amd_compute_gpus, pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import AMD
 
 DRIVER = "amdgpu"
 CONTROL_NODE = "/dev/kfd"
@@ -43,7 +44,7 @@ class AcceleratorsOfAmd(NamedTuple):
 
 def read(tree: sysfs.SysfsTree, functions: list[dict], kernel: str | None, read_ras: bool = False) -> AcceleratorsOfAmd:
     """Return AMD's devices. `functions`: from hardware/pci.py. `kernel`: the release of the running kernel."""
-    candidates = {one["address"]: one for one in accelerators.pick(functions) if one["vendor"] == schema.AMD}
+    candidates = {one["address"]: one for one in accelerators.pick(functions) if one["vendor"] == AMD}
     reader = _AmdReader(tree, candidates, kernel, read_ras)
     devices, skipped = reader.known_to_kfd()
     others, others_skipped = reader.unknown_to_kfd()
@@ -126,7 +127,7 @@ class _AmdReader:
                 )
             devices.append(
                 schema.device(
-                    schema.AMD,
+                    AMD,
                     **_from_pci(function),
                     model=model,
                     stable_id=address,
@@ -211,7 +212,7 @@ class _AmdReader:
                 unread["links"] = node.links_refusal
             if number is not None:
                 own["memory_total_mib"] = self._partition_memory(node, unread)
-            made.append(schema.device(schema.AMD, **own))
+            made.append(schema.device(AMD, **own))
         return made
 
     def _is_integrated(self, address: str, group: list[amd_topology.AcceleratorKfdNode]) -> bool:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather, nvidia, schema
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather, nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import unbound
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import VENDORS
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "vendors": {
         "type": "list",
         "elements": "str",
-        "choices": list(schema.VENDORS),
-        "default": list(schema.VENDORS),
+        "choices": list(VENDORS),
+        "default": list(VENDORS),
     },
     "read_ras": {"type": "bool", "default": False},
     "timeout": {"type": "float", "default": 10},

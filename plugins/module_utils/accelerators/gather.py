@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import AMD, GAUDI, NEURON, NVIDIA, VENDORS
 
 _MODULES = "/sys/module"
 
@@ -28,7 +29,7 @@ def gather(
     nvidia_facts: Callable[[], Mapping[str, Any]],
     *,
     root: str = "/",
-    vendors: Collection[str] = schema.VENDORS,
+    vendors: Collection[str] = VENDORS,
     read_ras: bool = False,
 ) -> dict[str, Any]:
     """Return `accelerators`, the devices in the order of the vendors, and `accelerator_vendors`, their states.
@@ -43,16 +44,16 @@ def gather(
     loaded = frozenset(tree.names(_MODULES, r"[A-Za-z0-9_]{1,64}"))
     devices: list[schema.AcceleratorDevice] = []
     states: dict[str, schema.AcceleratorVendor] = {}
-    for vendor in schema.VENDORS:
+    for vendor in VENDORS:
         if vendor not in vendors:
             continue
-        if vendor == schema.NVIDIA:
+        if vendor == NVIDIA:
             found, state = _nvidia(nvidia_facts, functions, tree)
-        elif vendor == schema.AMD:
+        elif vendor == AMD:
             found, state = amd.read(tree, functions, kernel, read_ras)
-        elif vendor == schema.NEURON:
+        elif vendor == NEURON:
             found, state = neuron.read(tree, functions, kernel)
-        elif vendor == schema.GAUDI:
+        elif vendor == GAUDI:
             found, state = gaudi.read(tree, functions, kernel)
         else:
             found, state = pci_devices.read(vendor, root, functions, kernel, loaded)

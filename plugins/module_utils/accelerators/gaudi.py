@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import GAUDI
 
 DRIVER = "habanalabs"
 VENDOR_ID = "0x1da3"
@@ -115,10 +116,10 @@ def _device(
         "numa_node": function["numa_node"],
     }
     if address not in host.bound:
-        return schema.device(schema.GAUDI, **values, health=gaudi_state.health_unbound(host))
+        return schema.device(GAUDI, **values, health=gaudi_state.health_unbound(host))
     values["driver_version"] = host.driver_version
     if place is None:
-        return schema.device(schema.GAUDI, **values, health=gaudi_state.health_without_node())
+        return schema.device(GAUDI, **values, health=gaudi_state.health_without_node())
     attributes = sysfs.SysfsAttributes(tree, place.attributes)
     module = gaudi_values.module_id(attributes)
     if module is not None and device_id not in PCIE_CARDS:
@@ -127,7 +128,7 @@ def _device(
     values["generation"] = values["generation"] or gaudi_values.generation(attributes)
     unread = attributes.unread
     return schema.device(
-        schema.GAUDI,
+        GAUDI,
         **values,
         index=place.index,
         nodes=_nodes(tree, address, place, unread),

@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import NEURON
 
 MODULE = "neuron"
 PCI_DRIVER = "neuron-driver"
@@ -42,7 +43,7 @@ def read(
     sources: neuron_map.AcceleratorsNeuronSources | None = None,
 ) -> AcceleratorsOfNeuron:
     """Return Neuron's devices. `functions`: from hardware/pci.py. `sources`: what may be asked for PCI addresses."""
-    found = [one for one in accelerators.pick(functions) if one["vendor"] == schema.NEURON]
+    found = [one for one in accelerators.pick(functions) if one["vendor"] == NEURON]
     reader = _NeuronReader(tree, [one for one in found if not pci.is_for_guests(one)])
     devices = reader.chips(sources or neuron_map.real_sources(tree))
     others = reader.without_chip()
@@ -137,7 +138,7 @@ class _NeuronReader:
                 schema.LOST, f"the chip has fallen off the bus. {neuron_values.KERNEL_LOG}, and stop and start the host"
             )
         device = schema.device(
-            schema.NEURON,
+            NEURON,
             kind="accelerator",
             generation=generation,
             pci_address=address,
@@ -161,7 +162,7 @@ class _NeuronReader:
                 schema.LOST, f"kernel module {MODULE} is loaded, but {does}. {neuron_values.KERNEL_LOG}"
             )
         return schema.device(
-            schema.NEURON,
+            NEURON,
             kind="accelerator",
             generation=function["generation"],
             model=function["generation"],

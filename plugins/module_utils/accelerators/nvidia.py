@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema, sysfs
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes, generations, pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import NVIDIA
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
 
 # The subsets of nvidia_gpu_facts that the schema has keys for.
@@ -58,7 +59,7 @@ def _gpu(gpu: Mapping[str, Any], version: str | None, tree: sysfs.SysfsTree) -> 
     stable_id = gpu["uuid"] or gpu["pci_bus_id"]
     firmware = {name: gpu[key] for name, key in _FIRMWARE.items() if gpu.get(key)}
     return schema.device(
-        schema.NVIDIA,
+        NVIDIA,
         kind="gpu",
         generation=gpu["architecture"],
         model=gpu["name"],
@@ -94,7 +95,7 @@ def _mig_device(
     keys = device_nodes.mig_keys(gpu["minor"], slot["gi"], slot["ci"])
     paths = [device_nodes.capability_node(capabilities[key]) for key in keys if key in capabilities]
     return schema.device(
-        schema.NVIDIA,
+        NVIDIA,
         **{
             key: parent[key]
             for key in ("kind", "generation", "model", "pci_address", "pci_id", "numa_node", "temperature_c", "errors")
@@ -177,7 +178,7 @@ def _only_on_pci(
             health = schema.health(schema.UNKNOWN, "the driver nvidia is not bound to the GPU")
         devices.append(
             schema.device(
-                schema.NVIDIA,
+                NVIDIA,
                 kind="gpu",
                 generation=_ARCHITECTURES.get(generations.of(one["device_id"]).name) if one["device_id"] else None,
                 pci_address=one["address"],

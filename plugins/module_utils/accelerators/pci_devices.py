@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import INTEL
 
 # The name for messages, and the kernel modules.
 _VENDORS = {
-    schema.INTEL: ("Intel", ("xe", "i915")),
+    INTEL: ("Intel", ("xe", "i915")),
 }
 VENDORS = tuple(_VENDORS)
 

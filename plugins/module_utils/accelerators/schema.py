@@ -11,16 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, TypedDict
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import (
-    AMD,
-    GAUDI,
-    INTEL,
-    NEURON,
-    NVIDIA,
-    VENDORS,
-)
-
-__all__ = ("AMD", "GAUDI", "INTEL", "NEURON", "NVIDIA", "VENDORS")
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import VENDORS
 
 READY = "ready"
 NO_HARDWARE = "no_hardware"

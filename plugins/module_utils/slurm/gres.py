@@ -12,16 +12,17 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import AMD, GAUDI, INTEL, NVIDIA, VENDORS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import models
 
 NAME = "gpu"
 # The role of the device nodes that belong to one device, and the flag for the environment variable that Slurm sets:
 # gres.conf(5). Slurm knows no variable for the other vendors; their runtimes see what the cgroup allows.
-_ROLES = {schema.NVIDIA: "device", schema.AMD: "render", schema.INTEL: "render"}
-_FLAGS = {schema.NVIDIA: "nvidia_gpu_env", schema.AMD: "amd_gpu_env", schema.INTEL: "intel_gpu_env"}
+_ROLES = {NVIDIA: "device", AMD: "render", INTEL: "render"}
+_FLAGS = {NVIDIA: "nvidia_gpu_env", AMD: "amd_gpu_env", INTEL: "intel_gpu_env"}
 _NO_VARIABLES = "no_gpu_env"
 # The vendors of the plugins that detect GPUs. Newer releases have more, which the user can name.
-DETECTED = {"nvml": (schema.NVIDIA,), "rsmi": (schema.AMD,), "oneapi": (schema.INTEL,), "nvidia": (schema.NVIDIA,)}
+DETECTED = {"nvml": (NVIDIA,), "rsmi": (AMD,), "oneapi": (INTEL,), "nvidia": (NVIDIA,)}
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 # Slurm's suffixes of a count: k and KiB are powers of 1024, KB of 1000. SchedMD/slurm (284c3b95), suffix_mult.
 _COUNT = re.compile(r"([0-9]+)(?:([kmgtp])(i?b)?)?", re.ASCII | re.IGNORECASE)
@@ -66,7 +67,7 @@ def select(
         if reason:
             skipped.append(SlurmSkipped(str(device["stable_id"] or device["pci_address"] or device["model"]), reason))
             continue
-        order = (schema.VENDORS.index(device["vendor"]), device["pci_address"] or "", number)
+        order = (VENDORS.index(device["vendor"]), device["pci_address"] or "", number)
         usable.append((order, _gres(device, types)))
     return [gres for _order, gres in sorted(usable, key=lambda one: one[0])], skipped
 
@@ -83,7 +84,7 @@ def _unusable(device: Mapping[str, Any]) -> str | None:
     wrong = [path for path in files if not host_text.is_like(host_text.PATH, path)]
     if wrong:
         return f"the name of device node {host_text.shown(wrong[0])} has characters that gres.conf cannot contain"
-    if device["vendor"] == schema.NVIDIA and device["partition"]["parent"] is not None and len(files) < 2:
+    if device["vendor"] == NVIDIA and device["partition"]["parent"] is not None and len(files) < 2:
         return "the device nodes below /dev/nvidia-caps of this MIG device are not known"
     return None
 
@@ -95,7 +96,7 @@ def _files(device: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _gres(device: Mapping[str, Any], types: Mapping[str, str] | None) -> SlurmGres:
     # Gaudi's model is the number of the card.
-    names = ("generation", "model") if device["vendor"] == schema.GAUDI else ("model", "generation")
+    names = ("generation", "model") if device["vendor"] == GAUDI else ("model", "generation")
     chosen = models.chosen((device[name] for name in names), types)
     kind = chosen or models.type_of(device[names[0]] or device[names[1]])
     partition = device["partition"]

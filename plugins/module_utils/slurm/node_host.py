@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import INTEL
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import node_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmClient, SlurmError, SlurmNode
 
@@ -46,7 +47,7 @@ def with_nodes(devices: Sequence[Mapping[str, Any]], root: str = "/") -> list[di
     found = []
     for device in devices:
         nodes = device["nodes"]
-        if nodes is None and device["vendor"] == schema.INTEL:
+        if nodes is None and device["vendor"] == INTEL:
             nodes = [
                 {"path": path, "role": "render" if "renderD" in path else "card", "gid": None}
                 for path in device_nodes.drm_nodes(device["pci_address"], root)

@@ -14,9 +14,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
     neuron,
     neuron_map,
     recorded,
-    schema,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors as hardware_vendors
 
 # The form of option cdi_kind.
 KIND = r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9])?"
@@ -56,7 +56,7 @@ class VendorDriver(NamedTuple):
 # The driver creates the nodes of all possible partitions when it is loaded, and switching the mode creates none
 # (drivers/gpu/drm/amd/amdxcp), so only a timer sees it.
 AMD = VendorDriver(
-    name=schema.AMD,
+    name=hardware_vendors.AMD,
     role="amd_driver",
     title="AMD GPUs",
     module=amd.DRIVER,
@@ -68,7 +68,7 @@ AMD = VendorDriver(
 )
 # A reset changes the status of an accelerator, but not its nodes.
 GAUDI = VendorDriver(
-    name=schema.GAUDI,
+    name=hardware_vendors.GAUDI,
     role="gaudi_driver",
     title="Gaudi accelerators",
     module=gaudi.DRIVER,
@@ -88,7 +88,7 @@ def _read_neuron(
 
 # The nodes change only when the driver is loaded, and systemd loads it before it starts the service.
 NEURON = VendorDriver(
-    name=schema.NEURON,
+    name=hardware_vendors.NEURON,
     role="neuron_driver",
     title="AWS Neuron chips",
     module=neuron.MODULE,

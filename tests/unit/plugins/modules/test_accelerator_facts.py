@@ -14,6 +14,7 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import call, schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import VENDORS
 from ansible_collections.gpufleet.hosts.plugins.modules import accelerator_facts
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import FRU, MEMORY, MI210, RAS, SENSORS, AmdTree
@@ -23,7 +24,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import
 RETURNED = yaml.safe_load(accelerator_facts.RETURN)
 DOCUMENTED = module_options.described(accelerator_facts.DOCUMENTATION)
 OPTIONS = {name: option.get("default") for name, option in call.OPTIONS.items()}
-ALL = frozenset(schema.VENDORS)
+ALL = frozenset(VENDORS)
 
 
 def no_run(*_arguments):
@@ -126,4 +127,4 @@ def test_the_options_are_documented():
 def test_every_key_of_the_schema_is_documented():
     facts = RETURNED["ansible_facts"]["contains"]
     assert list(facts["accelerators"]["contains"]) == list(schema.AcceleratorDevice.__annotations__)
-    assert list(facts["accelerator_vendors"]["contains"]) == list(schema.VENDORS)
+    assert list(facts["accelerator_vendors"]["contains"]) == list(VENDORS)

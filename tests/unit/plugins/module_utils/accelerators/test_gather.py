@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import VENDORS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import AmdTree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import TRN2, NeuronTree
@@ -30,7 +30,7 @@ def states(found: dict) -> dict[str, str]:
 def test_an_empty_host_has_a_state_for_each_vendor(tmp_path):
     found = accelerators_gather.gather(never, root=str(tmp_path))
     assert found["accelerators"] == []
-    assert states(found) == dict.fromkeys(schema.VENDORS, "no_hardware")
+    assert states(found) == dict.fromkeys(VENDORS, "no_hardware")
 
 
 def test_an_amd_host_needs_no_nvml(tmp_path):

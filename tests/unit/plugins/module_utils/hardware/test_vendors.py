@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import instance_families
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import vendors as container_vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators
@@ -36,7 +36,7 @@ def of_pci():
     ("names", "others"),
     [
         (of_pci(), set()),
-        (set(schema.VENDORS), set()),
+        (set(call.OPTIONS["vendors"]["choices"]), set()),
         ({family.vendor for family in instance_families.FAMILIES.values()}, {*ONLY_IN_EC2, "intel"}),
         (set(container_vendors.VENDORS), {"intel"}),
     ],
