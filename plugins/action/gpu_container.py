@@ -178,8 +178,8 @@ class ActionModule(NvmlAction):
     def _call_engine(self, plan: dict[str, Any]) -> dict[str, Any]:
         """Call the engine's module.
 
-        A container of an earlier version of this module keeps its labels and variables until the engine's module
-        changes it for another reason. Then it gets the complete ones.
+        A container that lacks labels or variables of this module, for example that of another tool, keeps its own until
+        the engine's module changes it for another reason. Then it gets the complete ones.
         """
         module, complete = plan["module"], plan.get("complete_args")
         if not complete or self._task.check_mode:

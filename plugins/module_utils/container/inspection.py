@@ -68,8 +68,8 @@ def are_labels_proven(container: Mapping[str, Any]) -> bool:
 def own_labels(container: Mapping[str, Any], image_labels: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the labels that this module set on the container.
 
-    An engine shows the labels of the image as those of the container. Containers of earlier versions of this module
-    have only the labels that they need, so a label that the image has, too, says nothing.
+    An engine shows the labels of the image as those of the container. A renamed container does not prove its labels, so
+    a label that the image has, too, says nothing.
     """
     labels = {name: value for name, value in labels_of(container).items() if name in LABELS}
     if are_labels_proven(container):
