@@ -40,10 +40,6 @@ _META_IMAGE = re.compile(r"linux-image-(?!unsigned-|\d)")
 Fits = Callable[[str, str], bool]
 
 
-def _any_version(_name: str, _version: str) -> bool:
-    return True
-
-
 def skip_outgoing_kernel(host: Host, result: Resolution) -> None:
     """Drop the packages of a running kernel that does not boot again, if the next kernel has its module.
 
@@ -141,7 +137,7 @@ def meta_names(result: Resolution) -> list[str]:
     return [entry["name"] for entry in (result.kernel_meta or {"packages": []})["packages"]]
 
 
-def missing_metas(host: Host, result: Resolution, available: dict, fits: Fits = _any_version) -> dict[str, str]:
+def missing_metas(host: Host, result: Resolution, available: dict, fits: Fits) -> dict[str, str]:
     """Return the meta packages to install, with their versions; add a reason for each one that is left out."""
     meta = result.kernel_meta
     if meta is None:
@@ -167,7 +163,7 @@ def missing_metas(host: Host, result: Resolution, available: dict, fits: Fits = 
     return chosen
 
 
-def newer_metas(host: Host, result: Resolution, available: dict, fits: Fits = _any_version) -> dict[str, str]:
+def newer_metas(host: Host, result: Resolution, available: dict, fits: Fits) -> dict[str, str]:
     """Return newer builds of the installed meta packages for the same kernels."""
     packages = host["packages"]
     entries = (result.kernel_meta or {"packages": []})["packages"]

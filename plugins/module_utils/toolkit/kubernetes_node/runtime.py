@@ -99,8 +99,11 @@ def plan(
         result, is_ready = cri_plan.CriPlan(), False
         try:
             is_ready = bool(_registered(host, node, has_runtime=has_runtime))
-            act = _k0s if place.kind == DROP_IN else _rancher
-            act(result, host, node, place, is_ready, default_runtime=default_runtime, restart_policy=restart_policy)
+            common = (result, host, node, place, is_ready)
+            if place.kind == DROP_IN:
+                _k0s(*common, default_runtime=default_runtime)
+            else:
+                _rancher(*common, default_runtime=default_runtime, restart_policy=restart_policy)
         except TomlError as error:
             result.problems.append(f"The configuration that {node.title} generates cannot be read: {error}")
     if not has_runtime and not is_ready and not result.problems:
@@ -228,7 +231,7 @@ def engine_removals(
 
 
 def removal(host: Host, node: KubernetesNode | None, restart_policy: str) -> cri_plan.CriPlan:
-    """Return the removal of our files of all distributions, also of one that has been uninstalled."""
+    """Return the removal of the role's files of all distributions, also of one that has been uninstalled."""
     result = cri_plan.CriPlan()
     texts = host["cri_files"]["nodes"]
     for path in (paths.K0S_DROP_IN, *paths.SETTINGS.values()):
@@ -267,9 +270,8 @@ def _k0s(
     is_ready: bool,
     *,
     default_runtime: bool,
-    restart_policy: str,
 ) -> None:
-    """Plan k0s, which watches its directory of drop-ins. So `restart_policy` has no effect."""
+    """Plan k0s, which watches its directory of drop-ins, so it needs no restart."""
     texts = host["cri_files"]["nodes"]
     root, mine = texts.get(paths.K0S_ROOT), texts.get(paths.K0S_DROP_IN)
     if root is None:
