@@ -71,7 +71,7 @@ MAY_NAME_PRODUCTS = {
 SOURCES = sorted(path for path in MODULE_UTILS.rglob("*.py") if path.name != "__init__.py")
 DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
 # Ansible prescribes these names.
-OF_ANSIBLE = {"ActionModule", "FilterModule", "InventoryModule"}
+OF_ANSIBLE = {"ActionModule", "FilterModule", "InventoryModule", "ModuleDocFragment"}
 MOST_FILES = 24
 MOST_LINES = 400
 # With its signature and docstring.
