@@ -33,11 +33,11 @@ def test_nested_options_with_templates_are_planned_and_not_shown(tmp_path: Path)
     }
     expected = json.loads(json.dumps(OPTIONS).replace("{{ registry }}", values["registry"]))
     environment = planned_roles.install(tmp_path)
-    role = {"name": "container_engine", "tasks_from": "plan.yml", "public": True}
+    plan = {"name": "observe", "tasks_from": "plan.yml"}
     tasks = [
-        {"ansible.builtin.include_role": role},
-        {"ansible.builtin.debug": {"var": "__container_engine_plan.packages"}},
-        {"ansible.builtin.assert": {"that": "__container_engine_plan.options == expected", "quiet": True}},
+        {"ansible.builtin.include_role": plan, "vars": {"__observe_parts": ["container_engine"]}},
+        {"ansible.builtin.debug": {"var": "gpufleet_plan.container_engine.packages"}},
+        {"ansible.builtin.assert": {"that": "gpufleet_plan.container_engine.options == expected", "quiet": True}},
     ]
     calls = planned_roles.observations(tmp_path / "calls.json", host("debian-13", files=FILES))
     play = {"hosts": "localhost", "gather_facts": False, "environment": calls, "tasks": tasks}

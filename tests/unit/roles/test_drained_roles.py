@@ -24,7 +24,7 @@ DRAINING = {
     "neuron_driver": True,
     "gaudi_driver": True,
 }
-OBSERVE = ("drained.yml", "drain.yml", "drain_end.yml")
+OBSERVE = ("role.yml", "drained.yml", "drain.yml", "drain_end.yml")
 # Record each call. The owner of the drain is the host.
 MODULE = """\
 import json, os
@@ -80,9 +80,8 @@ def recorded(tmp_path_factory):
             text = text.replace("gpufleet.hosts.{{ __observe_role }}", '"{{ __observe_role }}"')
             text = text.replace("gpufleet.hosts.", "")
             (tasks / file).write_text(text, encoding="utf-8")
-        if name != "observe":
-            (tasks / "plan.yml").write_text(PLAN, encoding="utf-8")
-            (tasks / "act.yml").write_text(ACT, encoding="utf-8")
+        plan_or_act = ("plan.yml", PLAN) if name == "observe" else ("act.yml", ACT)
+        (tasks / plan_or_act[0]).write_text(plan_or_act[1], encoding="utf-8")
         variables = ROLES / name / "vars/main.yml"
         if variables.exists():
             (tasks.parent / "vars").mkdir()

@@ -23,12 +23,8 @@ def planned(root: Path, role: str, **values: Any) -> str:
     """Plan a role with -v and --diff, and return the output."""
     environment = planned_roles.install(root)
     calls = planned_roles.observations(root / "calls.json", bare())
-    task = {"ansible.builtin.include_role": {"name": role, "tasks_from": "plan.yml"}}
-    if role == "cuda_toolkit":
-        task = {
-            "ansible.builtin.include_role": {"name": "observe", "tasks_from": "plan.yml"},
-            "vars": {"__observe_parts": [role]},
-        }
+    include = {"name": "observe", "tasks_from": "plan.yml"}
+    task = {"ansible.builtin.include_role": include, "vars": {"__observe_parts": [role]}}
     play = {"hosts": "localhost", "gather_facts": False, "environment": calls, "tasks": [task]}
     (root / "values.json").write_text(json.dumps({"ansible_python_interpreter": sys.executable, **values}))
     (root / "play.yml").write_text(yaml.safe_dump([play]))

@@ -134,7 +134,7 @@ def test_prerequisites_come_first_and_all_options_reach_the_module(role: Role) -
 def test_repository_that_the_prerequisites_add_is_queried_before_the_driver_is_installed(
     role: Role, again: bool
 ) -> None:
-    (role.folder / "roles/role/tasks/plan.yml").write_text(json.dumps([{"fake_module": {"record": "plan"}}]))
+    (role.folder / "roles/observe/tasks/plan.yml").write_text(json.dumps([{"fake_module": {"record": "plan"}}]))
     plan = planned("nvidia-release")
     plan["todo"]["plans_again"] = again
     assert role.run("packages.yml", DONE, DONE, DONE, __nvidia_driver_plan=plan) == "", role.output
