@@ -72,17 +72,19 @@ class OwnCdi:
     """What the role does with the program and its unit.
 
     `specification`: the file that the program writes. `options`: those of the program to write, None if it stays.
-    `files`: the text of the unit to write; None removes a file. `is_known`: the unit exists. `disable`: it is to be
-    disabled first. `remove`: specifications of this collection. `reload`: systemd has to read a changed unit. `enable`:
+    `files`: the text of the unit to write; None removes a file. `is_known`: the unit exists. `disable`: the units to
+    disable first. `remove`: specifications of this collection. `reload`: systemd has to read a changed unit. `enable`:
     the units to enable. `restart`: the program has to write the specification. Changes, reasons and problems are texts
     of the plan.
     """
 
     specification: str = owned.CDI_REFRESHED
+    service: str = UNIT
+    program: str = owned.CDI_PROGRAM
     options: dict[str, t.Any] | None = None
     files: dict[str, str | None] = dataclasses.field(default_factory=dict)
     is_known: bool = False
-    disable: bool = False
+    disable: list[str] = dataclasses.field(default_factory=list)
     remove: list[str] = dataclasses.field(default_factory=list)
     reload: bool = False
     enable: list[str] = dataclasses.field(default_factory=list)
@@ -181,14 +183,14 @@ def removal(host: Host, besides: t.Collection[str] = ()) -> OwnCdi:
     state = host["services"].get(UNIT) or {}
     result = OwnCdi(files=dict.fromkeys(found), reload=True, is_known=state.get("load_state") == "loaded")
     is_on = state.get("unit_file_state") == "enabled" or state.get("active_state") in ("active", "failed")
-    result.disable = result.is_known and is_on
+    result.disable = [UNIT] if result.is_known and is_on else []
     result.remove = [
         spec["path"]
         for spec in host["cdi_specs"]
         if spec["ours"] and places.real(spec["path"]) == owned.CDI_REFRESHED and spec["path"] not in besides
     ]
     result.steps = [
-        *([steps.own(steps.SERVICE, f"disable {UNIT}")] if result.disable else []),
+        *(steps.own(steps.SERVICE, f"disable {name}") for name in result.disable),
         *steps.listed(steps.FILE, "remove {}", [*result.remove, *found]),
         steps.reload(),
     ]

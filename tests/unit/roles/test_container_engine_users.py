@@ -84,10 +84,12 @@ class Machine:
     def run(self, file: str, planned: dict[str, t.Any], *, dry: bool, fails: bool = False) -> str:
         """Run the tasks of a file. Return the output."""
         text = (TASKS / file).read_text(encoding="utf-8").replace("/var/lib/gpufleet", str(self.record.parent))
+        text = text.replace("../../observe", str(TASKS.parents[1] / "observe"))
         play = {"hosts": "localhost", "gather_facts": False, "tasks": yaml.safe_load(text)}
         self.record.parent.parent.mkdir(parents=True, exist_ok=True)
         (self.folder / "play.yml").write_text(yaml.safe_dump([play]))
         values = {"__container_engine_plan": planned, "ansible_python_interpreter": sys.executable}
+        values["__observe_directory"] = str(self.record.parent)
         argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", json.dumps(values)]
         environment = {**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"}
         done = ansible_run.run([*argv, str(self.folder / "play.yml"), *(["--check"] if dry else [])], env=environment)

@@ -104,9 +104,9 @@ def test_directory_is_removed_and_reported_only_if_it_is_empty(tmp_path: Path) -
     empty, full, missing = tmp_path / "empty", tmp_path / "full", tmp_path / "missing"
     (full / "file").mkdir(parents=True)
     empty.mkdir()
-    file = ROOT / "roles/nvidia_container_toolkit/tasks/empty_directory.yml"
+    file = ROOT / "roles/observe/tasks/empty_directory.yml"
     tasks = [
-        {"ansible.builtin.include_tasks": str(file), "vars": {"__nvidia_container_toolkit_directory": str(path)}}
+        {"ansible.builtin.include_tasks": str(file), "vars": {"__observe_directory": str(path)}}
         for path in (empty, full, missing)
     ]
     (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
@@ -119,18 +119,18 @@ def test_directory_is_removed_and_reported_only_if_it_is_empty(tmp_path: Path) -
         assert (done.returncode, empty.exists(), full.exists()) == (0, remains, True)
 
 
-@pytest.mark.parametrize("part", ["cdi", "own_cdi"])
+@pytest.mark.parametrize("role", [ROLE, "observe"])
 @pytest.mark.parametrize(
     ("reload", "enable", "warns"), [(True, [], True), (False, ["x.service"], True), (False, [], False)]
 )
 def test_containers_with_gpus_are_named_before_systemd_reloads(
-    part: str, reload: bool, enable: list[str], warns: bool
+    role: str, reload: bool, enable: list[str], warns: bool
 ) -> None:
-    tasks = yaml.safe_load((ROOT / f"roles/nvidia_container_toolkit/tasks/{part}.yml").read_text(encoding="utf-8"))
-    assert tasks[0]["ansible.builtin.include_tasks"] == "reload_warning.yml"
+    tasks = yaml.safe_load((ROOT / f"roles/{role}/tasks/cdi.yml").read_text(encoding="utf-8"))
+    assert tasks[0]["ansible.builtin.include_tasks"] == "../../observe/tasks/reload_warning.yml"
     condition = jinja2.Environment().compile_expression(tasks[0]["when"])
-    planned = {part: {"reload": reload, "enable": enable}}
-    assert condition(__nvidia_container_toolkit_plan=planned) == warns
+    planned = {"reload": reload, "enable": enable}
+    assert condition(__observe_cdi=planned, __nvidia_container_toolkit_plan={"cdi": planned}) == warns
 
 
 # Stands for docker_daemon_config: reports its options, and that dockerd needs a reload.

@@ -56,6 +56,7 @@ class Role:
                 for owner in ("owner", "group"):
                     step.get(module, {}).pop(owner, None)
         text = yaml.safe_dump(content).replace(STATE_DIRECTORY, str(self.state))
+        text = text.replace("../../observe", str(ROLE.parent / "observe"))
         (self.folder / "role" / name).write_text(text.replace("/var/cache/gpufleet", str(self.folder / "cache")))
 
     def run(self, tasks: list[dict], *, dry: bool = False, **values: Any) -> subprocess.CompletedProcess:
@@ -63,7 +64,7 @@ class Role:
         self.write("tasks/main.yml", tasks)
         book = {"hosts": "localhost", "gather_facts": False, "roles": [str(self.folder / "role")]}
         (self.folder / "play.yml").write_text(yaml.safe_dump([book]))
-        values = {**values, "ansible_python_interpreter": sys.executable,
+        values = {**values, "ansible_python_interpreter": sys.executable, "__observe_directory": STATE_DIRECTORY,
                   "ansible_remote_tmp": str(self.folder / "remote")}  # fmt: skip
         argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e",
                 json.dumps(values).replace(STATE_DIRECTORY, str(self.state)), str(self.folder / "play.yml"),
