@@ -38,7 +38,8 @@ class CallbackModule(CallbackBase):
 """
 # Task files that change the host or need a real one.
 NOT_RUN = {
-    "container_engine": ("packages.yml", "docker_config.yml", "service.yml", "absent.yml"),
+    "observe": ("packages.yml",),
+    "container_engine": ("docker_config.yml", "service.yml", "absent.yml"),
     "nvidia_container_toolkit": ("packages.yml", "docker.yml", "absent.yml"),
     "nvidia_driver": ("apply.yml", "reboot.yml", "verify.yml", "remove.yml"),
 }
