@@ -56,7 +56,7 @@ def file(path: str, content: str | None, *, mode: str = "0644", why: str = "") -
     """Write a file, or remove it if `content` is None."""
     verb = "remove" if content is None else "write"
     keeps = () if content is None else ((FILE, path),)
-    return Step(FILE, path, f"{verb} {path}", {"content": content, "mode": mode}, why, keeps=keeps)
+    return Step(FILE, path, f"{verb} {path}", {"path": path, "content": content, "mode": mode}, why, keeps=keeps)
 
 
 def user(name: str, *, why: str = "") -> Step:

@@ -47,6 +47,9 @@ class Role:
             (folder / "role" / part).mkdir(parents=True)
         for name in ("files.yml", "marker.yml", "marker_set.yml", "marker_clear.yml"):
             self.write(f"tasks/{name}", steps(name))
+        (folder / "observe/tasks").mkdir(parents=True)
+        for name in ("files.yml", "empty_directory.yml"):
+            self.write(f"../observe/tasks/{name}", steps(f"../../observe/tasks/{name}"))
         self.write("vars/main.yml", load(ROLE / "vars/main.yml"))
 
     def write(self, name: str, content: Any) -> None:
@@ -56,7 +59,6 @@ class Role:
                 for owner in ("owner", "group"):
                     step.get(module, {}).pop(owner, None)
         text = yaml.safe_dump(content).replace(STATE_DIRECTORY, str(self.state))
-        text = text.replace("../../observe", str(ROLE.parent / "observe"))
         (self.folder / "role" / name).write_text(text.replace("/var/cache/gpufleet", str(self.folder / "cache")))
 
     def run(self, tasks: list[dict], *, dry: bool = False, **values: Any) -> subprocess.CompletedProcess:
@@ -64,7 +66,7 @@ class Role:
         self.write("tasks/main.yml", tasks)
         book = {"hosts": "localhost", "gather_facts": False, "roles": [str(self.folder / "role")]}
         (self.folder / "play.yml").write_text(yaml.safe_dump([book]))
-        values = {**values, "ansible_python_interpreter": sys.executable, "__observe_directory": STATE_DIRECTORY,
+        values = {**values, "ansible_python_interpreter": sys.executable,
                   "ansible_remote_tmp": str(self.folder / "remote")}  # fmt: skip
         argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e",
                 json.dumps(values).replace(STATE_DIRECTORY, str(self.state)), str(self.folder / "play.yml"),
