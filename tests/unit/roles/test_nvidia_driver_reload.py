@@ -48,11 +48,11 @@ class Host:
 
     def reload(self, modules: str) -> str:
         (self.root / "modules").write_text(modules)
-        for name in ("modules.yml", "module_users.yml", "module_obstacles.yml"):
+        for name in ("modules.yml", "module_users.yml", "module_obstacles.yml", "../../observe/tasks/files.yml"):
             text = (TASKS / name).read_text(encoding="utf-8").replace("/proc/modules", f"{self.root}/modules")
             text = text.replace("/run/gpufleet", f"{self.root}/run").replace("owner: root", f"owner: {os.getuid()}")
             text = text.replace("group: root", f"group: {os.getgid()}")
-            (self.root / name).write_text(text)
+            (self.root / Path(name).name).write_text(text.replace("../../observe/tasks/", ""))
         (self.root / "observe_again.yml").write_text("- ansible.builtin.debug:\n    msg: Observed again.\n")
         play = {
             "hosts": "localhost",
