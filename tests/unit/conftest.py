@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import locale
 import os
 import sys
@@ -41,6 +42,15 @@ gc.disable()
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a new directory. pytest's own fixture reads the names of all earlier ones to find a free number."""
+    return tmp_path_factory.mktemp(f"{request.function.__name__[:26]}{next(_numbers)}", numbered=False)
 
 
 @pytest.fixture(autouse=True)

@@ -19,10 +19,12 @@ FOLDERS = ("plugins", "roles", "playbooks", "tests/drift", "tests/unit/plugins")
 
 
 def copy(home: Path, files: Sequence[str]) -> Path:
-    """Copy the collection without its pages, and these files."""
+    """Copy the collection without its pages, and these files. With its bytecode, a probe compiles only the changes."""
     target = home / "ansible_collections/gpufleet/hosts"
     for folder in FOLDERS:
-        shutil.copytree(ROOT / folder, target / folder, ignore=shutil.ignore_patterns("__pycache__", "files", "*.md"))
+        shutil.copytree(
+            ROOT / folder, target / folder, ignore=shutil.ignore_patterns("*-pytest-*.pyc", "files", "*.md")
+        )
     for path in files:
         (target / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, target / path)

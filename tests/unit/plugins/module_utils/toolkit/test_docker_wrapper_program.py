@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -22,7 +23,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlL
 
 # Answers as docker does, and records its arguments.
 DOCKER = """\
-#!{python} -I
+#!{python} -IS
 import json, os, sys
 here = os.path.dirname(os.path.abspath(__file__))
 words = sys.argv[1:]
@@ -63,7 +64,10 @@ class Desk:
             "images": {"img": UNIVERSAL, "old": FOR_1_0, "new": TOO_NEW},
             "registry": {},
         }
-        self.uuids = self.lab.python(
+
+    @functools.cached_property
+    def uuids(self) -> list[str]:
+        return self.lab.python(
             "import pynvml as n; n.nvmlInit(); print(*[n.nvmlDeviceGetUUID(n.nvmlDeviceGetHandleByIndex(i)) "
             "for i in range(n.nvmlDeviceGetCount())])"
         ).split()
@@ -151,10 +155,11 @@ def test_gpu_in_mig_mode_stands_for_its_devices(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetUUID"])
 def test_gpu_that_cannot_be_opened_cannot_be_selected(desk: Desk, call: str) -> None:
+    last = desk.uuids[2]
     desk.lab.set({f"gpu.1.return.{call}": 15})
     done = desk.run("run", "img", NV_GPU="1")
     assert (done.returncode, "invalid device: 1." in done.stderr) == (1, True), done.stderr
-    assert desk.last("run", "img", NV_GPU="2")[2] == f'"device={desk.uuids[2]}"'
+    assert desk.last("run", "img", NV_GPU="2")[2] == f'"device={last}"'
 
 
 def test_unknown_gpu_is_an_error_before_the_start(desk: Desk) -> None:
