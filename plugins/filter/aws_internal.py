@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Internal filters of the playbooks for AWS. They can change in any release."""
+"""Internal filters of the playbooks for AWS."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Internal filter for the table at the end of the playbooks. It can change in any release."""
+"""Internal filter for the table at the end of the playbooks."""
 
 from __future__ import annotations
 

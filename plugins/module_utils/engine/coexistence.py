@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What else uses the container engine's packages or its socket: containers, Kubernetes, a snap, rootless daemons.
-
-This file is private to the collection: it may change in any release.
-"""
+"""What else uses the container engine's packages or its socket: containers, Kubernetes, a snap, rootless daemons."""
 
 from __future__ import annotations
 

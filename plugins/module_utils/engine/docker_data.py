@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Docker's data directory: what it contains, and whether a change of `data-root` or `userns-remap` would hide this.
-
-This file is private to the collection: it may change in any release.
-"""
+"""Docker's data directory: what it contains, and whether a change of `data-root` or `userns-remap` would hide this."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@
 Docker's packages create the group, and docker.socket gives the socket to it: moby/moby,
 contrib/init/systemd/docker.socket (b985e23); docker/docker-ce-packaging, deb/common/docker-ce.postinst and
 rpm/SPECS/docker-ce.spec (2f12fe8).
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 The stores do not share containers and images: docker/docs, content/manuals/engine/storage/containerd.md (00ba4d3).
 Volumes belong to no store. The choice of the store: moby/moby, daemon/image_store_choice.go (docker-v29.1.2) and
 daemon/daemon.go (v23.0.0, v24.0.0, v28.5.2).
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

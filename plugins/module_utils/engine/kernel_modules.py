@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The packages of the kernel modules that dockerd needs for its network, for the running and the next kernel.
 
-Pure functions. This file is private to the collection: it may change in any release.
+Pure functions.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 
 Module package_transaction removes packages, repositories and holds by its record, and module docker_daemon_config the
 options by its own record.
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@
 """Recognize the distribution of Kubernetes on a host. Pure functions.
 
 Directories are left behind by uninstalled distributions, so a unit that systemd knows decides, not a path.
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Carry out the steps of a migration from nvidia-docker on the host. Each step can be repeated after a killed run.
-
-This file is private to the collection: it may change in any release.
-"""
+"""Carry out the steps of a migration from nvidia-docker on the host. Each step can be repeated after a killed run."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@
 
 While a volume plugin is gone, each query of Docker for volumes takes 15 seconds. The format: etcd-io/bbolt, page.go and
 bucket.go. Only complete values are read, so a file that Docker is writing is unknown, not wrong.
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

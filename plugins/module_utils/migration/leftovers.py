@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Name what nvidia-docker 1 and 2 left on a host, each with its consequence. Pure functions of the observation.
-
-This file is private to the collection: it may change in any release.
-"""
+"""Name what nvidia-docker 1 and 2 left on a host, each with its consequence. Pure functions of the observation."""
 
 from __future__ import annotations
 

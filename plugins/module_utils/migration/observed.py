@@ -5,8 +5,6 @@
 
 Docker is not queried: while the volume plugin of nvidia-docker 1.0 is gone, each query of its volumes takes 15 seconds.
 The places: NVIDIA/nvidia-docker, tag v1.0.1, build/ and src/nvidia-docker-plugin; moby/moby, pkg/plugins/discovery.go.
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 
 The subkey expired on 2021-06-16. NVIDIA then extended it, with the same fingerprints, so apt trusts the old copy and
 rejects the repository with EXPKEYSIG.
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

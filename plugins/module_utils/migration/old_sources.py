@@ -5,8 +5,6 @@
 
 Today, one repository has the packages for all distributions: libnvidia-container/stable/deb or rpm. The older ones had
 a directory for each distribution: NVIDIA/nvidia-docker, branch gh-pages (d581f95).
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

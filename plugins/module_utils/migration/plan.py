@@ -10,8 +10,6 @@ Each step is one that a killed run can repeat. The order protects the user's fil
 3. Install the toolkit and purge the old packages in one transaction.
 4. Restore the files, and remove the rest. Only then does role nvidia_container_toolkit reload Docker.
 5. Delete the saved files.
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

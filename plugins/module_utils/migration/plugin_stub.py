@@ -5,8 +5,6 @@
 
 Without an answer, Docker keeps the volumes even with --force: each removal fails after 15 seconds. The protocol:
 docker/docs, "Docker volume plugins"; moby/moby, volume/drivers/proxy.go.
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

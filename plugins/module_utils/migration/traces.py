@@ -5,8 +5,6 @@
 
 If it has, `observed.py` describes them in a second call. The places: NVIDIA/nvidia-docker, tag v1.0.1, build/ and
 src/nvidia-docker-plugin; moby/moby, pkg/plugins/discovery.go.
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@
 """The proof for AWS Neuron's chips: a container has exactly the device nodes of the usable chips, and can open them.
 
 Containers need only the nodes, and nothing here computes: programs for the chips come from the vendor's compiler.
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 
 All containers have a name and a label by which the next proof removes those of an interrupted one. The label alone can
 come from an image.
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@
 """The image for the proof, from files of the host: its Python with the modules and libraries that the program loads.
 
 The archive has the format of `docker save`, which Docker, Podman and containerd read. It needs no registry.
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ With --nodes NAME, print the device nodes /dev/NAME<number> instead, for acceler
 
 The module runs the same program on the host to learn the GPUs that a container must see. It imports the standard
 library and the CUDA probe only, because `bundle.py` sends its source to containers.
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

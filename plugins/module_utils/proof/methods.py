@@ -4,8 +4,6 @@
 """The methods with which an engine gives all GPUs to a container: which of them a host offers, and their options.
 
 A method is an isolation of module gpu_container, with the options that users give to `docker run` and `podman run`.
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Prove the methods of the engines: start a container with each method, and compare what it sees with the host.
 
-The host is accessed only through arguments. This file is private to the collection: it may change in any release.
+The host is accessed only through arguments.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@
 """Write the CDI specification of a host as a standalone program, which a systemd unit runs at boot and on request.
 
 own_cdi_units.py plans the unit and has the options. plugin_utils/host_program.py packs the program.
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 
 Role nvidia_container_toolkit installs this file as /usr/local/bin/nvidia-docker, so it needs only Python 3.9. The first
 part are pure functions, the second part reads the host and starts docker.
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

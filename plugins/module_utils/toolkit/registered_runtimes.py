@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which programs the engines of a host run as NVIDIA's runtime: a program of another toolkit, or one that is gone.
 
-Pure functions. This file is private to the collection: it may change in any release.
+Pure functions.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 
 These functions run on the controller: tomllib needs Python 3.11, which ansible-core 2.19 requires there. tomllib reads
 every text that tomlkit wrote, so that a change of any other value is an error.
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parse the files of containerd and CRI-O, and check the types of the keys that the plans use. Pure functions.
-
-This file is private to the collection: it may change in any release.
-"""
+"""Parse the files of containerd and CRI-O, and check the types of the keys that the plans use. Pure functions."""
 
 from __future__ import annotations
 

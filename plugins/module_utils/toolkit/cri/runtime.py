@@ -4,8 +4,6 @@
 """A vendor's runtime in containerd and CRI-O: a drop-in, and for containerd one import in its root file.
 
 Pure functions.
-
-This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations

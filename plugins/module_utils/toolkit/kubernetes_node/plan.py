@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan a node of Kubernetes, from the observation of the host. Pure functions.
-
-This file is private to the collection: it may change in any release.
-"""
+"""Plan a node of Kubernetes, from the observation of the host. Pure functions."""
 
 from __future__ import annotations
 

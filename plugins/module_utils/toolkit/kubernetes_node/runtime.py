@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plan the runtimes of NVIDIA and Gaudi on a node of Kubernetes, where its distribution expects them. Pure functions.
 
-Configurations that a distribution generates are only read. This file is private to the collection.
+Configurations that a distribution generates are only read.
 """
 
 from __future__ import annotations
