@@ -30,7 +30,8 @@ def test_files_are_written_and_removed_and_directories_of_others_keep_their_mode
     wanted = [
         {"path": str(theirs / "new"), "content": "one\n", "mode": "0600"},
         {"path": str(old), "content": None},
-        {"path": str(theirs / "missing"), "content": ""},
+        {"path": str(theirs / "missing"), "content": None},
+        {"path": str(theirs / "empty"), "content": ""},
     ]
     include = {"ansible.builtin.include_tasks": "files.yml"}
     own = {"__observe_files": [{"path": str(ours / "file"), "content": '{"a": 1}\n'}], "__observe_directories": True}
@@ -45,5 +46,6 @@ def test_files_are_written_and_removed_and_directories_of_others_keep_their_mode
         # The new file, the old one, the directory and its file.
         assert f"changed={changed} " in done.stdout, done.stdout + done.stderr
         assert ((theirs / "new").exists(), old.exists(), ours.exists()) == (exists, not exists, exists)
+        assert (theirs / "empty").exists() is exists
     assert [mode(path) for path in (theirs, theirs / "new", ours, ours / "file")] == [0o700, 0o600, 0o755, 0o644]
     assert (ours / "file").read_text() == '{"a": 1}\n'
