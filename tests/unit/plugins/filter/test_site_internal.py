@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import typing as t
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpufleet.hosts.plugins.filter import site_internal
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 
 GROUPS = {
     "all": ["a", "b", "c", "fd00::5"],
@@ -250,13 +249,10 @@ def test_a_playbook_shows_the_error_and_runs_no_task(tmp_path: Path, options: li
     (tmp_path / "play.yml").write_text(PLAYBOOK, encoding="utf-8")
     (tmp_path / "hosts").write_text(INVENTORY, encoding="utf-8")
     inventory = [] if "-i" in options else ["-i", "hosts"]
-    run = subprocess.run(
-        [sys.executable, "-m", "ansible", "playbook", *inventory, "play.yml", *options],
+    run = ansible_run.run(
+        ["ansible-playbook", *inventory, "play.yml", *options],
         cwd=tmp_path,
         env={**os.environ, "COLUMNS": "1000", "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     batches = "\n".join(line.strip()[5:] for line in run.stdout.splitlines() if line.strip().startswith("msg: batch="))
     assert run.returncode == code, run.stderr

@@ -48,13 +48,14 @@ def inherited(folder: Path, path: str, locale: str) -> dict[str, str]:
     return {**given, **({} if value is None else {"PATH": value.format(user=user)})}
 
 
-def started(program: str, folder: Path, env: dict[str, str], umask: int = 0o022) -> Any:
+def started(program: str, folder: Path, env: dict[str, str], umask: int = 0o022, given: str = "") -> Any:
     """Return what a program prints as JSON."""
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=folder,
         env={**env, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         umask=umask,
+        input=given,
         capture_output=True,
         text=True,
         check=True,
@@ -185,11 +186,40 @@ program.main(OPTIONS)
 """
 
 
+# Run each program in a process and a folder of its own. All of them import Ansible's part only once.
+EACH = """
+import json, os, sys
+from ansible.module_utils import basic
+for name, program in json.load(sys.stdin).items():
+    if os.fork() == 0:
+        os.mkdir(name)
+        os.chdir(name)
+        output = os.open("output", os.O_WRONLY | os.O_CREAT)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        exec(program, {"__name__": "__main__"})
+        sys.exit()
+    os.wait()
+print("{}")
+"""
+
+
+@pytest.fixture(scope="module")
+def entry_points(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder with the output of each entry point."""
+    folder = tmp_path_factory.mktemp("entry_points")
+    programs = {name: MODULE.replace("NAME", name) for name in MODULES}
+    for name, options in PROGRAMS.items():
+        programs[name] = PROGRAM.replace("NAME", name).replace("OPTIONS", options)
+    started(EACH, folder, inherited(folder, "hostile first", "German"), 0o077, json.dumps(programs))
+    return folder
+
+
 @pytest.mark.parametrize("name", [*MODULES, *PROGRAMS])
-def test_every_entry_point_pins_its_state_first(tmp_path: Path, name: str) -> None:
-    text = PROGRAM.replace("OPTIONS", PROGRAMS[name]) if name in PROGRAMS else MODULE
-    program = text.replace("NAME", name)
-    assert started(program, tmp_path, inherited(tmp_path, "hostile first", "German"), 0o077) == PINNED
+def test_every_entry_point_pins_its_state_first(entry_points: Path, name: str) -> None:
+    output = (entry_points / name / "output").read_text(encoding="utf-8")
+    assert output.startswith("{"), output
+    assert json.loads(output) == PINNED
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
