@@ -3,7 +3,7 @@
 #   nightly.sh            start, or continue an interrupted run of the same commit
 #   nightly.sh --restart  start again
 # .cache/nightly/COMMIT has the log of each step. A step that passed is not repeated by the run that continues. All steps run, even
-# if one fails. The table at the end shows the wall time and the CPU time of each step.
+# if one fails, each with new hosts. The table at the end shows the wall time and the CPU time of each step.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ -z "$(git status --porcelain)" ] || { echo "nightly: commit your changes first: the results belong to a commit" >&2; exit 2; }
@@ -21,10 +21,17 @@ steps() {
     printf '%s\n' molecule/*/molecule.yml | cut -d / -f 2 | grep -vx default | sed 's/^/molecule SCENARIO=/'
 }
 
+# A step that failed or was interrupted may have left hosts, which the next step would not create again.
+remove_hosts() {
+    docker version >/dev/null 2>&1 || return 0
+    docker ps -aq --filter label=gpufleet.sandbox | xargs -r docker rm -fv >/dev/null
+}
+
 failed=0
 while IFS= read -r step; do
     log=$logs/${step//[ =]/-}
     if [ ! -e "$log.passed" ]; then
+        remove_hosts
         echo "== nightly: make $step (log: $log)"
         # shellcheck disable=SC2086 # a step is a target and perhaps a variable
         if tools/cpu.sh make $step </dev/null >"$log" 2>&1; then touch "$log.passed"; else failed=1; fi
