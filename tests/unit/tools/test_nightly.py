@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-# Each target fails if a file `broken` names it, and waits if a file `slow` names it. A scenario leaves a host if it does not pass.
+# A target fails if file `broken` names it, and waits if `slow` does. A scenario that does not pass leaves a host.
 MAKEFILE = """
 .PHONY: molecule
 test cores bench molecule:
