@@ -316,15 +316,12 @@ class ActionModule(ActionBase):
 
     def _observe(self, values: dict[str, dict[str, Any]], parts: list[str], lock_timeout: int = 0) -> dict[str, Any]:
         wanted = _read("observe", values["observe"])
-        # Without parts, the observation is for playbook verify, which judges all of them.
-        owned = registry.owned(parts or registry.PARTS)
         arguments = {
-            "services": [*wanted.services, *owned.units],
-            "files": [*wanted.files, *owned.files, *registry.files(parts, values)],
+            "services": wanted.services,
+            "files": [*wanted.files, *registry.files(parts, values)],
             "package_lock_timeout": lock_timeout,
+            "_declared": registry.observed(),
         }
-        if owned.packages:
-            arguments["package_patterns"] = [*owned.packages]
         if self._task.args.get("cloud_init_timeout"):
             arguments["cloud_init_timeout"] = self._task.args["cloud_init_timeout"]
         driver = driver_request.read(values["nvidia_driver"]) if "nvidia_driver" in values else None

@@ -86,6 +86,10 @@ options:
         elements: str
         choices: [docker, podman]
         default: []
+  _declared:
+    description: Private. Do not set.
+    type: dict
+    default: {}
 seealso:
   - module: gpufleet.hosts.nvidia_driver_volume
   - module: gpufleet.hosts.nvidia_gpu_facts

@@ -62,7 +62,7 @@ def make(
     code, source = prepare(entry, extra or {}, bytecode=bytecode)
     site = ("import site", "site.main()") if installed_packages else ()
     halves = f"{{{MAGIC_NUMBER.hex()!r}: bytecode, '': source}}" if code else "{'': source}"
-    call = f"start({halves}, {_call(entry, arguments)})"
+    call = f"start({halves}, {_OWN!a}, {_module(entry)!a}, {_pack(_plain(arguments))!a})"
     return "\n".join((code or "-", source, _start(), *site, call, "")).encode("ascii")
 
 
@@ -101,16 +101,16 @@ def make_file(entry: str, arguments: dict, modules: dict[str, str]) -> str:
     """
     paths = {**{f"{PACKAGE}.{name}": _path(name) for name in needed(entry)}, **modules}
     groups = {_OWN: {name: _source(path) for name, path in sorted(paths.items())}}
-    return f"{_start()}\nstart_from({groups!a}, {_call(entry, arguments)})\n"
+    return f"{_start()}\nstart_from({groups!a}, {_OWN!a}, {_module(entry)!a}, {_plain(arguments)!a})\n"
 
 
-def _call(entry: str, arguments: dict) -> str:
-    """Return the remaining arguments of `start` as Python text, because the module json loads slowly on the host.
+def _plain(arguments: dict) -> dict:
+    """Return the arguments without Ansible's types of strings. The host gets no JSON, which loads slowly there."""
+    return json.loads(json.dumps(arguments, sort_keys=True))
 
-    JSON converts Ansible's string types to plain ones.
-    """
-    plain = json.loads(json.dumps(arguments, sort_keys=True))
-    return ", ".join(map(ascii, (_OWN, f"{PACKAGE}.{entry}", plain)))
+
+def _module(entry: str) -> str:
+    return f"{PACKAGE}.{entry}"
 
 
 @lru_cache

@@ -60,10 +60,15 @@ def start(packed, first, entry, arguments):
     """Make the modules in `packed` importable and call `main` of the module `entry`.
 
     `packed` has bytecode under the magic number of its Python version, and source under "" for every other version.
-    `first` is the entry of sys.path for the collection's modules.
+    `first` is the entry of sys.path for the collection's modules. `arguments` are packed, too.
     """
-    groups = marshal.loads(zlib.decompress(binascii.a2b_base64(packed.get(MAGIC_NUMBER.hex(), packed[""]))))
-    start_from(groups, first, entry, arguments)
+    groups = unpack(packed.get(MAGIC_NUMBER.hex(), packed[""]))
+    start_from(groups, first, entry, unpack(arguments))
+
+
+def unpack(text):
+    """Return what host_program.py packed."""
+    return marshal.loads(zlib.decompress(binascii.a2b_base64(text)))
 
 
 def start_from(groups, first, entry, arguments):

@@ -15,14 +15,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import read
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import engines as observed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError, item
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import INTERESTING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Package, upstream
 from ansible_collections.gpufleet.hosts.tests.solver import hosts
 from ansible_collections.gpufleet.hosts.tests.solver.cases import after, backend_root, known_packages
-from ansible_collections.gpufleet.hosts.tests.unit.plugins import engine_samples
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared, engine_samples
 
 DOCKER_URL = "https://download.docker.com/linux"
 
@@ -181,7 +180,7 @@ class Lab:
             "details": {
                 name: {"version": text.split(" ")[0], "held": name in held, "arch": text.split(" ")[1]}
                 for name, text in texts.items()
-                if INTERESTING.search(name)
+                if declared.PACKAGES.search(name)
             },
         }
         seen = observation(case.host, state, repositories)

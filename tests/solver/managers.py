@@ -30,6 +30,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_fil
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import archives
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Archive, Package
 from ansible_collections.gpufleet.hosts.tests.solver.hosts import System
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 
 # Commands whose output does not depend on the installed packages. No host has a history of dnf.
 _QUERIES = (
@@ -153,7 +154,9 @@ class Apt:
 
     def state(self, host: System) -> dict[str, Any]:
         """Return the installed packages as the collection observes them."""
-        return installed.read(str(self.root(host, host.repositories)), "apt", execute)
+        return installed.read(
+            str(self.root(host, host.repositories)), "apt", execute, declared.PLACES["package_patterns"]
+        )
 
     def upgraded(
         self, system: list[Package], held: set[str], files: tuple[RepositoryFile, ...], repositories: tuple[str, ...]
@@ -304,7 +307,8 @@ class Rpm:
     def state(self, host: System) -> dict[str, Any]:
         """Return the installed packages as the collection observes them."""
         root = str(self.root(host, host.repositories))
-        state = installed.read(root, self.name, self.runner(host, host.repositories))
+        patterns = declared.PLACES["package_patterns"]
+        state = installed.read(root, self.name, self.runner(host, host.repositories), patterns)
         return {**state, "repositories": observed.rpm_repositories(root)}
 
 

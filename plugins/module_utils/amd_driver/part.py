@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variabl
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import common_owns, vendors
 
 
 def plan(context: Context, _parts: Mapping[str, Part]) -> Part:
@@ -30,4 +30,11 @@ def plan(context: Context, _parts: Mapping[str, Part]) -> Part:
     )
 
 
-PART = Declaration(name="amd_driver", vendor="amd", plan=plan, request=AmdDriverRequest, reports=True)
+PART = Declaration(
+    name="amd_driver",
+    vendor="amd",
+    plan=plan,
+    request=AmdDriverRequest,
+    reports=True,
+    owns=common_owns.of("amd", packages=("rocm|amdgpu",)),
+)

@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import toolkit_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
     Context,
     Part,
@@ -74,4 +74,14 @@ PART = Declaration(
     reports=True,
     is_alone=True,
     files=_files,
+    owns=Owns(
+        files=(
+            owned.TOOLKIT_APT_PREFERENCES,
+            owned.TOOLKIT_RECORD,
+            owned.TOOLKIT_VERIFIED,
+            owned.TOOLKIT_PROFILE,
+        ),
+        packages=("cuda", r"^g\+\+$"),
+        repositories=(owned.REPOSITORY_ID,),
+    ),
 )

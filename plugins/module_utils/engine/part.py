@@ -8,11 +8,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import removal as engine_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, of_removal, of_role
 
 
@@ -35,4 +37,13 @@ PART = Declaration(
     platforms="__container_engine_platforms",
     request=engine_request.EngineRequest,
     read=engine_request.read,
+    owns=Owns(
+        files=(owned.ENGINE_RECORD, owned.ENGINE_USERS),
+        units=("docker.service", "docker.socket", coexistence.SNAP_UNIT, "containerd.service", "podman.socket"),
+        packages=(
+            r"^docker|containerd|^podman|^moby|^cri-o$|^crun$|^runc$|^iptables$|^netavark$|^aardvark-dns$|^catatonit$",
+            r"^python3-(docker|requests)",
+        ),
+        repositories=(owned.DOCKER_REPOSITORY_ID,),
+    ),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import plan as gaudi_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import request as gaudi_request
@@ -21,7 +22,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned impor
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import plan as cri_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import device_holders, shared_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
+    common_owns,
+    device_holders,
+    shared_plan,
+)
 
 _ROLE = "gaudi_driver"
 
@@ -80,4 +85,17 @@ PART = Declaration(
     reports=True,
     # The engines must not know the runtime when its program is removed.
     removed_first=True,
+    owns=common_owns.of(
+        "gaudi",
+        files=(
+            owned.GAUDI_MODULES_LOAD,
+            owned.GAUDI_HOOK,
+            owned.GAUDI_HOOKS_DIR,
+            owned.GAUDI_CONFIG_RECORD,
+            "/etc/habana-container-runtime/config.toml",
+            "/usr/share/containers/oci/hooks.d/oci-habana-hook.json",
+        ),
+        packages=("habana",),
+        repositories=(owned.GAUDI_REPOSITORY_ID,),
+    ),
 )

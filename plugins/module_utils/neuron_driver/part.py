@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import DRIVER_RELOAD, Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import plan as neuron_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import request as neuron_request
@@ -22,7 +23,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned impor
     Context,
     Part,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import device_holders, shared_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
+    common_owns,
+    device_holders,
+    shared_plan,
+)
 
 
 def plan(context: Context, parts: Mapping[str, Part]) -> Part:
@@ -80,4 +85,10 @@ PART = Declaration(
     reports=True,
     # Docker must not know the runtime of the hook when its program is removed.
     removed_first=True,
+    owns=common_owns.of(
+        "neuron",
+        files=(*owned.NEURON_LEFTOVERS, owned.NEURON_HOOK_CONFIG),
+        packages=("neuron",),
+        repositories=(owned.NEURON_REPOSITORY_ID,),
+    ),
 )

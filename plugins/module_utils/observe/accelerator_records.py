@@ -23,7 +23,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, amd_compute_gpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devices
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import own_files
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
@@ -84,28 +83,6 @@ _FILES: dict[str, dict[str, tuple[str, ...]]] = {
 # The vendors whose drivers are not replaced while a program uses a device, and the nodes that count. Monitoring opens
 # Gaudi's control nodes.
 _HELD = {"neuron": re.compile(r"/dev/neuron\d+"), "gaudi": re.compile(r"/dev/(?:accel/accel|hl)\d+")}
-REPOSITORIES = {"gaudi": owned.GAUDI_REPOSITORY_ID, "neuron": owned.NEURON_REPOSITORY_ID}
-# The files that the roles of a vendor write, or need to know.
-_ROLE_FILES: dict[str, tuple[str, ...]] = {
-    vendor: (
-        program,
-        *owned.ACCELERATOR_CDI_UNITS[vendor],
-        owned.ACCELERATOR_USERS[vendor],
-        *(own_files.paths(REPOSITORIES[vendor]) if vendor in REPOSITORIES else ()),
-        *{
-            "neuron": (*owned.NEURON_LEFTOVERS, owned.NEURON_HOOK_CONFIG),
-            "gaudi": (
-                owned.GAUDI_MODULES_LOAD,
-                owned.GAUDI_HOOK,
-                owned.GAUDI_HOOKS_DIR,
-                owned.GAUDI_CONFIG_RECORD,
-                "/etc/habana-container-runtime/config.toml",
-                "/usr/share/containers/oci/hooks.d/oci-habana-hook.json",
-            ),
-        }.get(vendor, ()),
-    )
-    for vendor, program in owned.ACCELERATOR_CDI_PROGRAMS.items()
-}
 _LONGEST_TEXT = 64 * 1024
 # Of an attribute with this name, only its start counts, which shows whether the device responds.
 _CONFIG, _CONFIG_BYTES = "config", 4
@@ -166,26 +143,6 @@ def specifications(root: str, directories: Iterable[str]) -> list[dict[str, Any]
                     },
                 )
     return list(found.values())
-
-
-def units(root: str, vendors: Iterable[str]) -> list[str]:
-    """Return the units of this collection for vendors that the host has, or whose units exist."""
-    return [
-        os.path.basename(path)
-        for vendor, paths in owned.ACCELERATOR_CDI_UNITS.items()
-        for path in paths
-        if vendor in vendors or os.path.lexists(_in(root, path))
-    ]
-
-
-def files(root: str, vendors: Iterable[str]) -> list[str]:
-    """Return the files of the roles for vendors that the host has, and those of other vendors that exist."""
-    return [
-        path
-        for vendor, paths in _ROLE_FILES.items()
-        for path in paths
-        if vendor in vendors or os.path.lexists(_in(root, path))
-    ]
 
 
 def kernel_log(module: str, run: Run) -> list[str]:

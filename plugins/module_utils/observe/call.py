@@ -26,6 +26,8 @@ OPTIONS: dict[str, Any] = {
     "files": {"type": "list", "elements": "path", "default": []},
     "packages": _NAMES,
     "package_patterns": _NAMES,
+    # What the parts of the collection own, from site/registry.py.
+    "_declared": {"type": "dict", "default": {}},
     "users": _NAMES,
     "package_lock_timeout": {"type": "int", "default": 0},
     "cloud_init_timeout": {"type": "int", "default": 0},
@@ -94,6 +96,7 @@ def observe(
         kernel=system.release,
         run=run_by_name,
         ask=_ask,
+        declared=options["_declared"],
         units=options["services"],
         files=options["files"],
         packages=options["packages"],

@@ -19,7 +19,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import host_nodes, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import masking
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
-    coexistence,
     docker_data,
     docker_group,
     podman_config,
@@ -29,7 +28,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import acc
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import (
     initramfs,
     machine_image,
-    memory_hotadd,
     reboot_reasons,
     root_python,
     system_container,
@@ -39,11 +37,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot as host_secure_boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services as host_services
-from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import paths as kubernetes_paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import traces as migration_traces
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import (
     accelerator_records,
     cri_files,
+    declared_places,
     devices,
     gpu_users,
     nvidia_runtimes,
@@ -62,83 +60,16 @@ Run = Callable[["list[str]"], "tuple[int, str, str]"]
 Ask = Callable[[str, str], "dict | None"]
 
 SCHEMA = 1
-UNITS = (
-    "nvidia-gridd.service",
-    "nvidia-persistenced.service",
-    "nvidia-fabricmanager.service",
-    "nvidia-imex.service",
-    "nvidia-dcgm.service",
-    "nvidia-cdi-refresh.service",
-    "nvidia-cdi-refresh.path",
-    staleness.REFRESH_UNIT,
-    "docker.service",
-    "docker.socket",
-    coexistence.SNAP_UNIT,
-    "containerd.service",
-    "crio.service",
-    "podman.socket",
-    "kubelet.service",
-    "slurmd.service",
-    *kubernetes_paths.UNITS,
-    "systemd-modules-load.service",
-    "unattended-upgrades.service",
-    "apt-daily-upgrade.timer",
-    "dnf-automatic.timer",
-)
-# Repositories that the roles add.
-_ALWAYS_READ = (owned.REPOSITORY_ID, owned.DOCKER_REPOSITORY_ID, owned.CONTAINER_TOOLKIT_REPOSITORY_ID)
-REPOSITORIES = (*_ALWAYS_READ, *accelerator_records.REPOSITORIES.values())
-# On every host. accelerator_records.py has the files for the accelerators of other vendors.
+# What belongs to no part. The parts declare the rest, which reaches the observation as its options.
+_UNITS = ("unattended-upgrades.service", "apt-daily-upgrade.timer", "dnf-automatic.timer")
 FILES = (
+    # The observation of Docker needs both.
     observe_engines.DAEMON_JSON,
     observe_engines.DAEMON_JSON_RECORD,
-    "/etc/nvidia-container-runtime/config.toml",
-    "/etc/nvidia-imex/nodes_config.cfg",
     "/etc/nv_tegra_release",
-    owned.MODPROBE,
-    owned.MODULES_LOAD,
-    owned.UVM_RULE,
-    owned.DRIVER_APT_PREFERENCES,
-    owned.DRIVER_UNATTENDED_UPGRADES,
-    owned.TOOLKIT_APT_PREFERENCES,
-    *(path for name in _ALWAYS_READ for path in own_files.paths(name)),
-    owned.CONTAINER_TOOLKIT_APT_PREFERENCES,
-    owned.CONTAINER_TOOLKIT_RECORD,
-    owned.CONTAINER_TOOLKIT_CONFIG_RECORD,
-    owned.CONTAINER_TOOLKIT_RESTART_MARKER,
-    owned.MIGRATION,
-    owned.CONTAINERD_CONFIG_RECORD,
-    owned.CONTAINERD_RESTART_MARKER,
-    owned.CRIO_RESTART_MARKER,
-    "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env",
-    "/etc/systemd/system/nvidia-cdi-refresh.service",
-    "/lib/systemd/system/nvidia-cdi-refresh.service",
-    "/usr/lib/systemd/system/nvidia-cdi-refresh.service",
-    owned.CDI_REFRESH_DROP_IN,
-    owned.CDI_PROGRAM,
-    owned.CDI_UNIT,
-    owned.WRAPPER,
-    owned.CONTAINER_PROOF_RECORD,
     owned.DRAIN_RECORD,
     owned.ADOPTION_REPORT,
-    owned.ENGINE_RECORD,
-    owned.ENGINE_USERS,
-    owned.DRIVER_RECORD,
-    owned.DRIVER_RUNFILE_RECORD,
-    owned.DRIVER_INITRAMFS_MARKER,
-    owned.DRIVER_REBOOT_MARKER,
-    owned.DRIVER_RELOAD_MARKER,
-    owned.DRIVER_UNVERIFIED_MARKER,
-    owned.TOOLKIT_RECORD,
-    owned.TOOLKIT_VERIFIED,
-    owned.TOOLKIT_PROFILE,
-    "/lib/systemd/system/nvidia-persistenced.service",
-    "/usr/lib/systemd/system/nvidia-persistenced.service",
-    owned.PERSISTENCED_UNIT,
-    owned.PERSISTENCED_DROP_IN,
-    *memory_hotadd.FILES,
 )
-_KEYRINGS = [path for name in REPOSITORIES for path in own_files.keyrings(name)]
 _LARGEST_PROGRAM = 8 * 1024 * 1024
 _PACKAGE_STATE = ("held_patterns", "unfinished", "interrupted", "busy", "config_files")
 
@@ -150,6 +81,7 @@ def observe(
     kernel: str,
     run: Run,
     ask: Ask | None = None,
+    declared: dict | None = None,
     units: list[str] | None = None,
     files: list[str] | None = None,
     packages: list[str] | None = None,
@@ -162,6 +94,7 @@ def observe(
 ) -> Host:
     """Describe a host.
 
+    `declared`: what the parts own: `observed` of site/registry.py.
     `ask` sends a GET request to a Unix socket. Without it, no container engine is queried.
     `packages`: requested packages, whose names may be virtual.
     `package_patterns`: regular expressions for further packages whose versions and holds are described.
@@ -170,7 +103,9 @@ def observe(
     `predict_volume` predicts the driver volume for a version of the driver. Without it, `driver_volume` is None.
     """
     functions = pci.scan_all(root)
-    host = _system(root, machine, kernel, run, functions, units=units, files=files, patterns=package_patterns)
+    parts = declared_places.DeclaredPlaces(declared or {})
+    more = {"units": units or [], "files": files or [], "patterns": package_patterns or []}
+    host = _system(root, machine, kernel, run, functions, parts=parts, more=more)
     system = host["os"]
     unknown = [name for name in packages or [] if not installed.is_installed(cast("Host", host), name)]
     host["provided"] = installed.providers(root, system["package_manager"], unknown, run)
@@ -180,7 +115,7 @@ def observe(
     host["nvml_binding"] = nvml_binding
     daemon_files = [host["files"][path] for path in (observe_engines.DAEMON_JSON, observe_engines.DAEMON_JSON_RECORD)]
     daemon_json = observe_engines.daemon_json(root, *daemon_files, run)
-    _mask_files(host["files"])
+    _mask_files(host["files"], parts.repositories)
     _add_engines(root, host, daemon_json, ask)
     host["docker_group"] = docker_group.read(root, users or [], find_user)
     _add_cdi(root, host)
@@ -207,19 +142,18 @@ def _system(
     run: Run,
     functions: list,
     *,
-    units: list[str] | None,
-    files: list[str] | None,
-    patterns: list[str] | None,
+    parts: declared_places.DeclaredPlaces,
+    more: dict[str, list[str]],
 ) -> dict:
     """Return what needs no other reading of the host: its platform, kernels, packages, services and files."""
     system = host_platform.read(root, machine)
-    state = installed.read(root, system["package_manager"], run, patterns or ())
+    state = installed.read(root, system["package_manager"], run, [*parts.patterns, *more["patterns"]])
     kernels = host_kernels.read(root, kernel, run)
     releases = [entry["release"] for entry in kernels["kernels"]]
     found = accelerators.pick(functions, root)
     vendors = {one["vendor"] for one in found}
-    units = [*UNITS, *(units or []), *accelerator_records.units(root, vendors)]
-    paths = {*FILES, *record_files.paths(root), *accelerator_records.files(root, vendors), *(files or [])}
+    units = [*_UNITS, *more["units"], *parts.units(root, vendors)]
+    paths = {*FILES, *record_files.paths(root), *parts.files(root, vendors), *more["files"]}
     return {
         "schema": SCHEMA,
         "os": system,
@@ -244,10 +178,16 @@ def _system(
         "uvm_loaders": uvm_loading.loaders(root),
         "daemon_users": _daemon_users(root),
         "files": {path: _file(root, path) for path in sorted(paths)},
-        "keyrings": {path: key for path in _KEYRINGS if (key := key_trust.read(root, path))},
+        "keyrings": _keyrings(root, parts.repositories),
         "image": machine_image.read(root),
         "reboot_flag": reboot_reasons.read_flag(root, state["installed_at"]),
     }
+
+
+def _keyrings(root: str, names: list[str]) -> dict:
+    """Return the keys of the repositories that the roles add."""
+    paths = [path for name in names for path in own_files.keyrings(name)]
+    return {path: key for path in paths if (key := key_trust.read(root, path))}
 
 
 def _add_nvidia(root: str, host: dict, functions: list, run: Run) -> None:
@@ -259,7 +199,7 @@ def _add_nvidia(root: str, host: dict, functions: list, run: Run) -> None:
     host["holders"] = gpu_users.holders(root) if group["driver"]["loaded"] else []
 
 
-def _mask_files(files: dict[str, dict]) -> None:
+def _mask_files(files: dict[str, dict], names: list[str]) -> None:
     """Mask the passwords in the contents of files."""
     masks = {
         observe_engines.DAEMON_JSON: masking.masked_file,
@@ -268,7 +208,7 @@ def _mask_files(files: dict[str, dict]) -> None:
         # A digest in place of the login, so that a changed password is detected.
         **{
             path: functools.partial(own_files.sealed, path)
-            for name in REPOSITORIES
+            for name in names
             for path in own_files.with_logins(name)
             if path in files
         },

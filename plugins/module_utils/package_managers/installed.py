@@ -23,12 +23,10 @@ if TYPE_CHECKING:
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
-# Packages of a GPU host: drivers, kernels, headers, engines, toolkits, and tools for unattended upgrades.
-INTERESTING = re.compile(
-    r"nvidia|cuda|^libnv|^libcud|^nvlsm|datacenter-gpu-manager|^docker|containerd|^podman|^moby|^cri-o$|^crun$|^runc$|"
-    r"dkms|^linux-(headers|image|modules)|^kernel(-|\d|$)|neuron|habana|rocm|amdgpu|^unattended-upgrades$|^needrestart$|"
-    r"^dnf5?$|^dnf-automatic$|versionlock|^mokutil$|^shim-|^python3-(pynvml|docker|requests|apt|dnf)|gdrcopy|^infiniband-diags$|"
-    r"^iptables$|^ca-certificates$|^g\+\+$|^netavark$|^aardvark-dns$|^catatonit$|^libibumad|^epel-release$|^nouveau|^initramfs-tools$|^dracut$"
+# Packages that belong to no part: kernels, signing, and the tools of the package managers. The parts declare the rest.
+GENERAL = (
+    r"dkms|^linux-(headers|image|modules)|^kernel(-|\d|$)|^unattended-upgrades$|^needrestart$|^dnf5?$|^dnf-automatic$|"
+    r"versionlock|^mokutil$|^shim-|^python3-(apt|dnf)|^ca-certificates$|^epel-release$|^initramfs-tools$|^dracut$"
 )
 _SIGNATURE = r"%|DSAHEADER?{%{DSAHEADER:pgpsig}}:{%|RSAHEADER?{%{RSAHEADER:pgpsig}}:{%{SIGPGP:pgpsig}}|}|"
 _RPM_FORMAT = (
@@ -47,7 +45,7 @@ RPM_FILE = [
 def read(root: str, manager: str | None, run: Run, patterns: Iterable[str] = ()) -> dict:
     """Return the installed packages and the state of the package manager.
 
-    `patterns`: regular expressions for names of further packages to describe, besides those of every GPU host.
+    `patterns`: regular expressions for names of packages to describe, besides those that belong to no part.
 
     `all`: all installed packages by name, each as text of its version and architecture. Packages that are installed
     more than once have several, separated by commas.
@@ -68,7 +66,7 @@ def read(root: str, manager: str | None, run: Run, patterns: Iterable[str] = ())
         "busy": False,
         "held_patterns": _locks(root, manager),
     }
-    interesting = re.compile("|".join([INTERESTING.pattern, *patterns])) if patterns else INTERESTING
+    interesting = re.compile("|".join([GENERAL, *patterns]))
     copies: dict[str, list[tuple[str, str]]] = {}
     held: set[str] = set()
     if manager == "apt":

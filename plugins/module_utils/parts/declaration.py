@@ -17,7 +17,7 @@ Planner = Callable[[Context, Mapping[str, Part]], Part]
 
 @dataclasses.dataclass(frozen=True)
 class Owns:
-    """What a part installs, writes and starts on a host, as far as its plan must observe it."""
+    """What a part installs, writes and starts on a host, or must know of it, as far as plans must observe it."""
 
     # Paths of files.
     files: tuple[str, ...] = ()
@@ -25,6 +25,8 @@ class Owns:
     units: tuple[str, ...] = ()
     # Regular expressions for names of packages, whose versions and holds the plan needs.
     packages: tuple[str, ...] = ()
+    # Names of package repositories that the part adds, with their keys and logins.
+    repositories: tuple[str, ...] = ()
     # Whether all files and units are there after every run, so that playbook `verify` reports missing ones.
     verified: bool = False
 
@@ -75,3 +77,14 @@ class Declaration:
         if self.request is None:
             raise TypeError(f"part {self.name} has no variables")
         return variables.read(self.request, self.name, values)
+
+
+@dataclasses.dataclass(frozen=True)
+class RoleDeclaration:
+    """A role around the parts, which playbook `site` does not contain."""
+
+    name: str
+    request: type
+    # Whether the role sets the variable `<name>_report` for playbooks.
+    reports: bool = False
+    owns: Owns = Owns()

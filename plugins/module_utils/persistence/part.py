@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import after_driver, is_driver_wanted
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, package_query
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import PersistenceRequest
@@ -75,4 +75,12 @@ PART = Declaration(
     after=("nvidia_driver",),
     needs_facts=True,
     reports=True,
+    owns=Owns(
+        files=(
+            *(f"{directory}/systemd/system/nvidia-persistenced.service" for directory in ("/lib", "/usr/lib")),
+            owned.PERSISTENCED_UNIT,
+            owned.PERSISTENCED_DROP_IN,
+        ),
+        units=("nvidia-persistenced.service",),
+    ),
 )

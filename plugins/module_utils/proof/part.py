@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import after_driver, is_driver_wanted
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
@@ -75,4 +76,5 @@ PART = Declaration(
     reads=("nvidia_driver", "container_engine", "nvidia_container_toolkit"),
     after=("nvidia_driver", "container_engine", "nvidia_container_toolkit", "driver_volume"),
     needs_facts=True,
+    owns=Owns(files=(owned.CONTAINER_PROOF_RECORD,)),
 )

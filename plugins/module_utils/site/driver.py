@@ -23,8 +23,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.outcomes import DriverOutcome
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, package_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
@@ -247,4 +248,33 @@ PART = Declaration(
     request=driver_request.DriverRequest,
     read=driver_request.read,
     reports=True,
+    owns=Owns(
+        files=(
+            "/etc/nvidia-imex/nodes_config.cfg",
+            owned.MODPROBE,
+            owned.MODULES_LOAD,
+            owned.UVM_RULE,
+            owned.DRIVER_APT_PREFERENCES,
+            owned.DRIVER_UNATTENDED_UPGRADES,
+            owned.DRIVER_RECORD,
+            owned.DRIVER_RUNFILE_RECORD,
+            owned.DRIVER_INITRAMFS_MARKER,
+            owned.DRIVER_REBOOT_MARKER,
+            owned.DRIVER_RELOAD_MARKER,
+            owned.DRIVER_UNVERIFIED_MARKER,
+            *memory_hotadd.FILES,
+        ),
+        units=(
+            "nvidia-gridd.service",
+            "nvidia-fabricmanager.service",
+            "nvidia-imex.service",
+            "nvidia-dcgm.service",
+            "systemd-modules-load.service",
+        ),
+        packages=(
+            r"nvidia|^libnv|^libcud|^nvlsm|datacenter-gpu-manager|gdrcopy|^infiniband-diags$|^libibumad|^nouveau",
+            r"^python3-pynvml",
+        ),
+        repositories=(owned.REPOSITORY_ID,),
+    ),
 )

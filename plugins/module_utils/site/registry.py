@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver.part import PART as AMD_DRIVER
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.part import PART as CUDA_TOOLKIT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.part import PART as CONTAINER_ENGINE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver.part import PART as GAUDI_DRIVER
-from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import request as kubernetes_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import role as kubernetes_role
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.part import PART as NEURON_DRIVER
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import request as observe_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
@@ -21,7 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.part import P
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.driver import PART as NVIDIA_DRIVER
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.verify_part import PART as VERIFY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.volume_part import PART as DRIVER_VOLUME
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import request as slurm_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.role import ROLE as GPU_SLURM_NODE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import PART as NVIDIA_CONTAINER_TOOLKIT
 
 DECLARATIONS: tuple[Declaration, ...] = (
@@ -40,17 +40,17 @@ DECLARATIONS: tuple[Declaration, ...] = (
 BY_NAME = {one.name: one for one in DECLARATIONS}
 # The parts of playbook `site`.
 PARTS = tuple(one.name for one in DECLARATIONS if not one.is_alone)
-# The dataclass of each role's variables. The roles around those of the parts are no parts of playbook `site`.
+# The roles around the parts.
+ROLES = (GPU_SLURM_NODE, kubernetes_role.NODE, kubernetes_role.CLUSTER)
+# The dataclass of each role's variables.
 REQUESTS: dict[str, type] = {
     "observe": observe_request.ObserveRequest,
-    **{one.name: one.request for one in DECLARATIONS if one.request},
-    "gpu_slurm_node": slurm_request.SlurmNodeRequest,
-    "gpu_kubernetes_node": kubernetes_request.KubernetesNodeRequest,
-    "gpu_kubernetes_cluster": kubernetes_request.KubernetesClusterRequest,
+    **{one.name: one.request for one in (*DECLARATIONS, *ROLES) if one.request},
 }
 # The variables that the roles set for playbooks.
-_OTHER_OUTPUTS = ("gpu_slurm_node_report", "gpu_kubernetes_node_report")
-OUTPUTS = frozenset({*(f"{one.name}_report" for one in DECLARATIONS if one.reports), *_OTHER_OUTPUTS})
+OUTPUTS = frozenset(f"{one.name}_report" for one in (*DECLARATIONS, *ROLES) if one.reports)
+# The parts of these vendors are observed on every host. Those of other vendors only on hosts that need them.
+_EVERYWHERE = (None, "nvidia")
 
 
 def removal_order() -> list[str]:
@@ -74,11 +74,26 @@ def files(parts: Collection[str], values: Mapping[str, Mapping[str, Any]]) -> li
     return [path for name, read in readers.items() if read for path in read(values[name])]
 
 
-def owned(parts: Collection[str]) -> Owns:
-    """Return what these parts own together. It reaches the observation as its options."""
-    declared = [BY_NAME[name].owns for name in parts]
-    return Owns(
-        files=tuple(path for one in declared for path in one.files),
-        units=tuple(unit for one in declared for unit in one.units),
-        packages=tuple(pattern for one in declared for pattern in one.packages),
-    )
+def observed() -> dict[str, Any]:
+    """Return what all parts and roles own, as the observation gets it. A plan also depends on what other parts own."""
+    common = [*(one.owns for one in DECLARATIONS if one.vendor in _EVERYWHERE), *(one.owns for one in ROLES)]
+    vendors: dict[str, list[Owns]] = {}
+    for one in DECLARATIONS:
+        if one.vendor not in _EVERYWHERE:
+            vendors.setdefault(str(one.vendor), []).append(one.owns)
+    every = [*common, *(one for owns in vendors.values() for one in owns)]
+    patterns = dict.fromkeys(pattern for one in every for pattern in one.packages)
+    return {
+        **_places(common),
+        "package_patterns": [*patterns],
+        "vendors": {vendor: _places(owns) for vendor, owns in vendors.items()},
+    }
+
+
+def _places(owns: Iterable[Owns]) -> dict[str, list[str]]:
+    found = [*owns]
+    return {
+        "files": [*dict.fromkeys(path for one in found for path in one.files)],
+        "services": [*dict.fromkeys(unit for one in found for unit in one.units)],
+        "repositories": [*dict.fromkeys(name for one in found for name in one.repositories)],
+    }

@@ -9,11 +9,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
     Context,
     Part,
@@ -21,7 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned impor
     of_role,
     of_steps,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units, config_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
@@ -142,4 +144,23 @@ PART = Declaration(
     reads=("nvidia_driver", "container_engine"),
     needs_facts=True,
     removed_first=True,
+    owns=Owns(
+        files=(
+            config_file.PATH,
+            owned.CONTAINER_TOOLKIT_APT_PREFERENCES,
+            owned.CONTAINER_TOOLKIT_RECORD,
+            owned.CONTAINER_TOOLKIT_CONFIG_RECORD,
+            owned.CONTAINER_TOOLKIT_RESTART_MARKER,
+            owned.MIGRATION,
+            owned.CONTAINERD_CONFIG_RECORD,
+            owned.CONTAINERD_RESTART_MARKER,
+            owned.CRIO_RESTART_MARKER,
+            *cdi_units.FILES,
+            owned.CDI_PROGRAM,
+            owned.CDI_UNIT,
+            owned.WRAPPER,
+        ),
+        units=(*cdi_units.UNITS, staleness.REFRESH_UNIT, "crio.service"),
+        repositories=(owned.CONTAINER_TOOLKIT_REPOSITORY_ID,),
+    ),
 )

@@ -10,13 +10,12 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
 from ansible_collections.gpufleet.hosts.tests.drift import run as drift_run
-from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared, driver_samples
 
 KEY, VERSION = "debian-13", "550.163.01"
 KERNEL = driver_samples.KERNELS[KEY]
@@ -63,7 +62,7 @@ def converged_host() -> dict[str, Any]:
     # The role installed the driver.
     names = sorted([*lockstep, *OTHER_PACKAGES])
     known = {"packages": names, "requested": [name for name in names if name != DEPENDENCY], "files": {}}
-    files = {path: dict(drift_items.NO_FILE) for path in observation.FILES}
+    files = {path: dict(drift_items.NO_FILE) for path in declared.FILES}
     files["/lib/systemd/system/nvidia-persistenced.service"] = _file(_UNIT)
     host["daemon_users"] = ["nvidia-persistenced"]
     host["files"] = files

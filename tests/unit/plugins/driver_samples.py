@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import platf
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan, Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import INTERESTING
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -158,7 +158,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             name: {"loaded": False, "bound": [], "available": False, "blacklisted_by": []}
             for name in ("nouveau", "nova_core")
         },
-        "packages": {name: package for name, package in packages.items() if INTERESTING.search(name)},
+        "packages": {name: package for name, package in packages.items() if declared.PACKAGES.search(name)},
         "installed_packages": {name: f"{package['version']} {arch}" for name, package in packages.items()},
         "provided": {},
         "package_origins": {},
@@ -290,7 +290,7 @@ def all_files(plan: DriverPlan) -> list[dict]:
 
 def add_package(there: dict, name: str, version: str, *, held: bool = False, arch: str = "amd64") -> None:
     """Install a package on a described host."""
-    if INTERESTING.search(name):
+    if declared.PACKAGES.search(name):
         there["packages"][name] = {"version": version, "held": held, "arch": arch}
     there["installed_packages"][name] = f"{version} {arch}"
 

@@ -18,9 +18,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver as site_driver
-from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run, declared
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver"
@@ -206,7 +205,7 @@ def test_the_empty_state_directory_is_removed_with_the_last_marker(role: Role) -
 
 @pytest.mark.parametrize("path", [UNVERIFIED, INITRAMFS])
 def test_removing_the_driver_removes_the_markers(path: str) -> None:
-    assert path in observation.FILES
+    assert path in declared.FILES
     host_facts = host("debian-12", files={path: {"exists": True, "content": ""}})
     removal = driver_removal.plan(host_facts, platform("debian-12"))
     assert (removal["acts"], removal["files"]) == (True, [path])

@@ -23,6 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call a
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts.call import OPTIONS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import program as observe_program
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_program
 from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
 
@@ -202,7 +203,14 @@ def test_a_traceback_has_the_line_of_the_source_file(tmp_path, changed):
 def observation(tmp_path, **changes) -> dict:
     """Observe this host with the program."""
     lists = {name: [] for name in ("services", "files", "packages", "package_patterns", "users")}
-    options = {**lists, "package_lock_timeout": 0, "cloud_init_timeout": 0, "driver_volume": None, **changes}
+    options = {
+        **lists,
+        "_declared": {},
+        "package_lock_timeout": 0,
+        "cloud_init_timeout": 0,
+        "driver_volume": None,
+        **changes,
+    }
     given = {"options": options, "check_mode": True, "facts": ARGUMENTS}
     made = host_program.make("observe.program", given, installed_packages=False, bytecode=False)
     done = read_by_python(made, tmp_path, {"HERE": str(tmp_path)})
@@ -212,7 +220,7 @@ def observation(tmp_path, **changes) -> dict:
 
 def test_the_observation_of_a_converged_host_sends_at_most_250_kilobytes():
     extra = {"pynvml.zip": {"pynvml": pynvml.__file__}}
-    given = {"options": {}, "check_mode": False, "facts": ARGUMENTS}
+    given = {"options": {"_declared": registry.observed()}, "check_mode": False, "facts": ARGUMENTS}
     made = host_program.make("observe.program", given, extra, installed_packages=True, bytecode=False)
     assert len(made) <= 250_000
 

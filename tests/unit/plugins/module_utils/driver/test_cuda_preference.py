@@ -11,9 +11,9 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     FROM_NVIDIA,
     FROM_UBUNTU,
@@ -132,7 +132,7 @@ def test_no_preference_is_written_for_an_existing_entry() -> None:
 
 
 def test_the_observation_includes_the_preference() -> None:
-    assert FILE in observation.FILES
+    assert FILE in declared.FILES
 
 
 def test_the_preference_is_removed_before_nvidias_driver_is_installed() -> None:

@@ -11,6 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     GB200,
@@ -175,7 +176,11 @@ def test_observation_reads_rules(tmp_path):
     tree.file("usr/lib/udev/rules.d/40-vm-hotadd.rules", UBUNTUS)
     tree.file("etc/udev/rules.d/80-hotplug-cpu-mem.rules", "# mine\n")
     files = observation.observe(
-        tree.root, machine="aarch64", kernel="6.8.0-88-generic-64k", run=lambda argv: (127, "", "")
+        tree.root,
+        declared=declared.PLACES,
+        machine="aarch64",
+        kernel="6.8.0-88-generic-64k",
+        run=lambda argv: (127, "", ""),
     )["files"]
     assert files["/usr/lib/udev/rules.d/40-vm-hotadd.rules"]["content"] == UBUNTUS
     assert files["/etc/udev/rules.d/80-hotplug-cpu-mem.rules"]["content"] == "# mine\n"

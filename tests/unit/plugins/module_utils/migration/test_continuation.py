@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import apply, leftovers, observed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import plan as migration_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import old_nvidia_docker as old
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 
@@ -118,7 +119,9 @@ class World:
     # --- runs of the role ---
 
     def observe(self) -> t.Any:
-        host = observation.observe(self.tree.root, machine="x86_64", kernel=self.tree.kernel, run=self.run)
+        host = observation.observe(
+            self.tree.root, declared=declared.PLACES, machine="x86_64", kernel=self.tree.kernel, run=self.run
+        )
         if leftovers.may_exist(host):
             host["nvidia_docker"] = observed.read(self.tree.root, host["docker_data"]["root"], self.run)
         return host

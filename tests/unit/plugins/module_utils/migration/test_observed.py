@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers, observed, traces
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import old_nvidia_docker as old
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 
@@ -42,7 +43,12 @@ class Programs:
 
 def seen(tree: Tree, run: t.Any = None) -> t.Any:
     """Observe as module gpu_host_plan does: a second call only if the host can have leftovers."""
-    host = t.cast("t.Any", observation.observe(tree.root, machine="x86_64", kernel=tree.kernel, run=run or Programs()))
+    host = t.cast(
+        "t.Any",
+        observation.observe(
+            tree.root, declared=declared.PLACES, machine="x86_64", kernel=tree.kernel, run=run or Programs()
+        ),
+    )
     if not leftovers.may_exist(host):
         return None
     return observed.read(tree.root, host["docker_data"]["root"], run or Programs())

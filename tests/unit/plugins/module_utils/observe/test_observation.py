@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import sourc
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import devices
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import gpu_users, observation
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import PROPRIETARY, Tree
 
 K = "6.1.0-47-amd64"
@@ -42,7 +43,9 @@ class Programs:
 
 
 def observe(tree: Tree, run=None, ask=None, **more) -> dict:
-    return observation.observe(tree.root, machine="x86_64", kernel=K, run=run or Programs(), ask=ask, **more)
+    return observation.observe(
+        tree.root, declared=declared.PLACES, machine="x86_64", kernel=K, run=run or Programs(), ask=ask, **more
+    )
 
 
 @pytest.fixture
@@ -77,7 +80,7 @@ def test_program_for_the_cdi_specification_is_observed_by_its_digest(tree):
 
 
 def test_an_empty_root_gives_an_observation_without_errors(tmp_path):
-    host = observation.observe(str(tmp_path), machine="riscv64", kernel=K, run=Programs())
+    host = observation.observe(str(tmp_path), declared=declared.PLACES, machine="riscv64", kernel=K, run=Programs())
     assert host["os"]["key"] is None
     assert devices(host) == []
     assert host["kernel"]["next_boot"] == K

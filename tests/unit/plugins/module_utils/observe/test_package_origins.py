@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation, package_origins
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 
 K = "6.8.0-88-generic"
 UTILS, LIBRARY = "nvidia-utils-580-server", "libnvidia-compute-580"
@@ -185,5 +186,7 @@ def test_origins_are_read_even_if_the_role_recorded_the_repository(tmp_path, lis
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    host = observation.observe(str(tmp_path), machine="x86_64", kernel=K, run=lambda _argv: (127, "", ""))
+    host = observation.observe(
+        str(tmp_path), declared=declared.PLACES, machine="x86_64", kernel=K, run=lambda _argv: (127, "", "")
+    )
     assert host["package_origins"] == {LIBRARY: [NVIDIA]}

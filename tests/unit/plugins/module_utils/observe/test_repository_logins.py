@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import rec
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repositories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, openpgp, own_files
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host, platform, resolve
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import (
     KEY,
@@ -64,7 +65,9 @@ def write(root: Path, path: str, content: str | bytes) -> None:
 def look(root: Path, key: str) -> dict[str, Any]:
     """Return the observation of the repositories in a tree."""
     write(root, "/etc/os-release", KEYS[key])
-    seen = observation.observe(str(root), machine="x86_64", kernel="6.1.0", run=lambda _argv: (1, "", ""))
+    seen = observation.observe(
+        str(root), declared=declared.PLACES, machine="x86_64", kernel="6.1.0", run=lambda _argv: (1, "", "")
+    )
     assert seen["os"]["key"] == key
     files = {path: seen["files"][path] for path in (*own_files.paths(owned.REPOSITORY_ID), packages_record.DRIVER)}
     return {"files": files, **{name: seen[name] for name in ("apt", "repositories", "keyrings")}}

@@ -14,7 +14,7 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host, VolumePrediction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation, volume_prediction
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_host_info
-from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples, driver_tree
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared, driver_samples, driver_tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 
 K = "6.1.0-47-amd64"
@@ -58,6 +58,7 @@ def described(tmp_path, system: str) -> Host:
     tree.module("580.95.05")
     return observation.observe(
         tree.root,
+        declared=declared.PLACES,
         machine="x86_64",
         kernel=K,
         run=run,
@@ -100,7 +101,9 @@ def test_an_observation_has_its_type(tmp_path, system):
 
 
 def test_an_observation_of_an_empty_root_has_its_type(tmp_path):
-    host = observation.observe(str(tmp_path), machine="riscv64", kernel=K, run=lambda argv: (127, "", ""))
+    host = observation.observe(
+        str(tmp_path), declared=declared.PLACES, machine="riscv64", kernel=K, run=lambda argv: (127, "", "")
+    )
     assert problems(host, Host) == []
 
 

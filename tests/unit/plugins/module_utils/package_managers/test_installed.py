@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platfor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed, lock_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import offers as packages_offers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 
 STATUS = """\
 Package: nvidia-smi
@@ -62,6 +63,8 @@ Architecture: all
 Version: 1.0
 """
 
+PATTERNS = ["nvidia|^libcud"]
+
 
 def nothing(argv):
     return 127, "", ""
@@ -71,7 +74,7 @@ def test_dpkg_packages_holds_and_unfinished_packages_are_read(tmp_path):
     status = tmp_path / "var/lib/dpkg/status"
     status.parent.mkdir(parents=True)
     status.write_text(STATUS)
-    state = installed.read(str(tmp_path), "apt", nothing)
+    state = installed.read(str(tmp_path), "apt", nothing, declared.PLACES["package_patterns"])
     assert state["details"] == {
         "nvidia-smi": {"version": "535.309.01-0+deb12u1", "held": True, "arch": "amd64"},
         "libcuda1": {"version": "535.309.01-0+deb12u1", "held": False, "arch": "amd64"},
@@ -89,9 +92,9 @@ def test_dpkg_packages_holds_and_unfinished_packages_are_read(tmp_path):
     journal = tmp_path / "var/lib/dpkg/updates"
     journal.mkdir()
     (journal / "tmp.i").write_text("")
-    assert not installed.read(str(tmp_path), "apt", nothing)["interrupted"]
+    assert not installed.read(str(tmp_path), "apt", nothing, declared.PLACES["package_patterns"])["interrupted"]
     (journal / "0001").write_text("")
-    assert installed.read(str(tmp_path), "apt", nothing)["interrupted"]
+    assert installed.read(str(tmp_path), "apt", nothing, declared.PLACES["package_patterns"])["interrupted"]
 
 
 HOLD = """\
@@ -124,7 +127,7 @@ def dpkg(tmp_path):
 
 
 def dpkg_state(root):
-    state = installed.read(str(root), "apt", nothing)
+    state = installed.read(str(root), "apt", nothing, declared.PLACES["package_patterns"])
     return {name: state[name] for name in ("interrupted", "busy")}
 
 
@@ -151,7 +154,7 @@ def test_dpkg_is_busy_if_it_ends_while_its_database_is_read(tmp_path, dpkg, monk
             return text
 
         monkeypatch.setattr(installed, "read_text", read_and_end)
-        state = installed.read(str(tmp_path), "apt", nothing)
+        state = installed.read(str(tmp_path), "apt", nothing, declared.PLACES["package_patterns"])
     assert (state["unfinished"], state["busy"]) == (["dkms"], True)
     assert not installed.is_busy(str(tmp_path))
 
@@ -269,7 +272,7 @@ def test_rpm_packages_are_read_with_the_locks_of_dnf(tmp_path, lock, held):
     path = tmp_path / "etc/dnf/plugins/versionlock.list"
     path.parent.mkdir(parents=True)
     path.write_text(f"\n{lock}\n")
-    state = installed.read(str(tmp_path), "dnf", lambda argv: (0, RPMS, ""))
+    state = installed.read(str(tmp_path), "dnf", lambda argv: (0, RPMS, ""), declared.PLACES["package_patterns"])
     assert sorted(state["details"]) == ["kernel-devel", "nvidia-driver-cuda"]
     assert sorted(state["all"]) == ["bash", "kernel-devel", "nvidia-driver-cuda"]
     assert state["held"] == (["nvidia-driver-cuda"] if held else [])
@@ -278,7 +281,7 @@ def test_rpm_packages_are_read_with_the_locks_of_dnf(tmp_path, lock, held):
 
 def test_rpm_keys_are_listed_with_their_version():
     out = "gpg-pubkey\td42d0685-62589a51\t(none)\ngpg-pubkey\tfd431d51-4ae0493b\t(none)\nglibc\t2.34-1\ti686\n"
-    names = installed.read("/", "dnf", lambda argv: (0, out, ""))["all"]
+    names = installed.read("/", "dnf", lambda argv: (0, out, ""), declared.PLACES["package_patterns"])["all"]
     assert list(names) == ["glibc", "gpg-pubkey-d42d0685", "gpg-pubkey-fd431d51"]
 
 
@@ -293,12 +296,12 @@ def test_locks_of_dnf5_and_zypper_are_read(tmp_path):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     for manager in ("dnf", "zypper"):
-        state = installed.read(str(tmp_path), manager, lambda argv: (0, RPMS, ""))
+        state = installed.read(str(tmp_path), manager, lambda argv: (0, RPMS, ""), declared.PLACES["package_patterns"])
         assert state["held"] == ["nvidia-driver-cuda"], manager
 
 
 def test_a_host_with_no_known_package_manager_has_no_packages(tmp_path):
-    state = installed.read(str(tmp_path), None, nothing)
+    state = installed.read(str(tmp_path), None, nothing, declared.PLACES["package_patterns"])
     assert (state["all"], state["unfinished"], state["held_patterns"]) == ({}, [], [])
 
 
@@ -410,7 +413,7 @@ def test_the_locks_of_dnf_hold_installed_packages(tmp_path, locks, name, is_held
     path = tmp_path / "etc/dnf/plugins/versionlock.list"
     path.parent.mkdir(parents=True)
     path.write_text("\n".join(locks))
-    state = installed.read(str(tmp_path), "dnf", lambda argv: (0, RPMS, ""))
+    state = installed.read(str(tmp_path), "dnf", lambda argv: (0, RPMS, ""), declared.PLACES["package_patterns"])
     assert state["details"][name]["held"] is is_held
     assert state["held_patterns"] == locks
 
@@ -420,7 +423,7 @@ def test_the_locks_of_zypper_hold_installed_packages(tmp_path, lock):
     path = tmp_path / "etc/zypp/locks"
     path.parent.mkdir(parents=True)
     path.write_text(f"type: package\nsolvable_name: {lock}\n")
-    state = installed.read(str(tmp_path), "zypper", lambda argv: (0, RPMS, ""))
+    state = installed.read(str(tmp_path), "zypper", lambda argv: (0, RPMS, ""), declared.PLACES["package_patterns"])
     assert "nvidia-driver-cuda" in state["held"]
     assert state["held_patterns"] == [lock]
 

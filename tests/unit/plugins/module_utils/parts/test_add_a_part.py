@@ -119,13 +119,15 @@ def shown(parts):
     return {"changes": one["changes"], "apply": application.apply(parts, check_mode=False)}
 
 removal = planned(there, state="absent")
-owned = registry.owned(["example"])
+owned = registry.observed()
 print(json.dumps(plain({
     "bare": shown(planned(bare)), "there": shown(planned(there)), "removal": shown(removal),
     "rehearsal": package_queries.rehearsal(removal),
     "drift": sorted(items.in_plan("example", planned(bare)["example"].plan, bare)),
     "repair": shown(planned(failed)), "healthy": part_health.problems(there), "problems": part_health.problems(failed),
-    "typo": variables.unknown_names(["example_prot"]).errors, "owned": [owned.files, owned.units, owned.packages],
+    "typo": variables.unknown_names(["example_prot"]).errors,
+    "owned": [FILE in owned["files"], UNIT in owned["services"]],
+    "patterns": "^host-exporter$" in owned["package_patterns"],
     "order": [turn for turn in registry.order() if turn["part"] == "example"],
 })))
 """
@@ -157,7 +159,7 @@ def test_the_plan_shows_the_part(seen: dict[str, Any]) -> None:
 
 
 def test_the_observation_gets_what_the_part_owns(seen: dict[str, Any]) -> None:
-    assert seen["owned"] == [["/etc/host-exporter.conf"], ["host-exporter.service"], ["^host-exporter$"]]
+    assert (seen["owned"], seen["patterns"]) == ([True, True], True)
 
 
 def test_verify_names_what_is_broken_and_the_next_run_repairs_it(seen: dict[str, Any]) -> None:

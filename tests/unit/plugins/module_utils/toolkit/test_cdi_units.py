@@ -8,13 +8,13 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cdi_units import (
     PATH_UNIT,
     SERVICE,
     Refresh,
 )
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 
 DRIVER = "580.95.05"
 OFF = {"load_state": "loaded", "unit_file_state": "disabled", "active_state": "inactive"}
@@ -159,7 +159,7 @@ def test_second_specifications_are_removed_or_named() -> None:
 
 
 def test_observation_reads_all_files_of_the_units() -> None:
-    assert set(cdi_units.FILES) <= set(observation.FILES)
+    assert set(cdi_units.FILES) <= set(declared.FILES)
 
 
 def test_specification_with_other_nodes_is_written_again() -> None:
