@@ -37,13 +37,18 @@ _REPLACE = "or replace the driver with the tool that installed it"
 _RELEASE = {"apt": "apt-mark unhold", "dnf": "dnf versionlock delete", "zypper": "zypper removelock"}
 
 
-def adopt(case: Case) -> None:
-    """Keep the installed driver. Refuse it if it does not satisfy the request or does not support the GPUs."""
+def found(case: Case) -> Case:
+    """Return the case with the installed driver."""
+    driver, version = nvidia_driver(case.host), driver_version.installed_version(case.host)
+    flavor = driver["kernel_module_flavor"] or driver["on_disk_flavor"]
+    return case.but(action="adopt", flavor=flavor, version=version, branch=version and version.partition(".")[0])
+
+
+def adopt(case: Case) -> Case:
+    """Keep the driver of `found`. Refuse it if it does not satisfy the request or does not support the GPUs."""
     driver = nvidia_driver(case.host)
-    version = driver_version.installed_version(case.host)
-    case.result.action = "adopt"
-    case.result.flavor = flavor = driver["kernel_module_flavor"] or driver["on_disk_flavor"]
-    if version is None:
+    version, branch, flavor = case.result.version, case.result.branch, case.result.flavor
+    if version is None or branch is None:
         raise Refused(
             "nvidia_driver_source is preinstalled, but the driver packages on this host contain neither the driver's "
             "library nor a kernel module. Complete the installation first, or set another source."
@@ -53,8 +58,6 @@ def adopt(case: Case) -> None:
             f"The kernel modules {driver['on_disk']} are installed, but the driver's libraries are missing "
             "(libnvidia-ml.so.1). Install them with the tool that installed the modules, or remove the modules."
         )
-    case.result.version = version
-    case.result.branch = branch = version.partition(".")[0]
     _check_version(case, version)
     if not driver_branch.supports_all(branch, case.window):
         gpu = case.window.first_gpu if int(branch) < case.window.first else case.window.last_gpu
@@ -77,10 +80,9 @@ def adopt(case: Case) -> None:
             f"nvidia_driver_flavor is {requested}, but another tool installed the {flavor} kernel modules. Use auto, "
             f"{_REPLACE}."
         )
-    driver_branch.report_limits(case, branch, version)
-    fabric.adopt(case)
-    _report_ignored_settings(case)
-    _report_kernel_without_module(case, version)
+    _first, limits = driver_branch.limits_of(case, branch, version)
+    case = fabric.adopt(case.but(*limits))
+    return case.but(*_ignored_settings(case), *_kernel_without_module(case, version))
 
 
 def _check_version(case: Case, version: str) -> None:
@@ -95,19 +97,19 @@ def _check_version(case: Case, version: str) -> None:
         raise Refused(f"nvidia_driver_minimum_version is {minimum}, {installed}. Lower the minimum, {_REPLACE}.")
 
 
-def _report_kernel_without_module(case: Case, version: str) -> None:
+def _kernel_without_module(case: Case, version: str) -> list[str]:
     host, driver = case.host, nvidia_driver(case.host)
     # A driver in a container has no module on disk.
     if driver["on_disk_next"] or driver["prefix"] or (driver["loaded"] and not driver["on_disk"]):
-        return
+        return []
     packages = _packages(host, version)
     is_held = packages and (case.request.hold or any(package["held"] for package in packages))
     command = _RELEASE[str(host["os"]["package_manager"])] if is_held else ""
-    case.result.reasons.append(
+    return [
         f"kernel {host['kernel']['next_boot']}, which boots next, has no NVIDIA module, and the role does not change "
         f"an adopted driver. Install or build the module with {tool(host)}"
         f"{f'. If it needs a newer driver, release the holds on the driver first ({command})' if command else ''}"
-    )
+    ]
 
 
 def tool(host: Host) -> str:
@@ -127,7 +129,7 @@ def _packages(host: Host, version: str | None) -> list[dict]:
     ]
 
 
-def _report_ignored_settings(case: Case) -> None:
+def _ignored_settings(case: Case) -> list[str]:
     request, host = case.request, case.host
     components = [name for name in request.components if name != "compute" and not _has_component(case, name)]
     extra = [name for name in request.extra_packages if not packages_installed.is_installed(host, name)]
@@ -140,12 +142,12 @@ def _report_ignored_settings(case: Case) -> None:
         "components": ", ".join(components),
         "extra_packages": ", ".join(extra),
     }
-    for name, value in ignored.items():
-        if value:
-            case.result.reasons.append(
-                f"nvidia_driver_{name} ({value}) is ignored because the existing driver is adopted unchanged. Install "
-                "it with the tool that installed the driver, or remove the setting"
-            )
+    return [
+        f"nvidia_driver_{name} ({value}) is ignored because the existing driver is adopted unchanged. Install it with "
+        "the tool that installed the driver, or remove the setting"
+        for name, value in ignored.items()
+        if value
+    ]
 
 
 def _has_component(case: Case, component: str) -> bool:
@@ -174,7 +176,7 @@ def is_running(host: Host, unit: str) -> bool:
 # --- holds --------------------------------------------------------------------------------------------------------
 
 
-def hold(host: Host, request: DriverRequest, result: Resolution, todo: DriverTodo, platform: dict | None) -> None:
+def hold(host: Host, request: DriverRequest, result: Resolution, todo: DriverTodo, platform: dict | None) -> Resolution:
     """Plan the holds on an adopted driver's packages."""
     source = driver_source.installed(host, platform)
     members, data = driver_membership.of_version(host, result.version, platform, source)
@@ -185,10 +187,11 @@ def hold(host: Host, request: DriverRequest, result: Resolution, todo: DriverTod
     built = driver_membership.modules_of_no_source(host, platform)
     members = [name for name in members if name not in built or not driver_membership.is_prebuilt_kmod(name)]
     if members:
-        result.patterns = data["patterns"]
+        result = result.but(patterns=data["patterns"])
     of_kernel = []
     if members and request.hold:
-        of_kernel = _of_kernel(host, result, data, [name for name in built if name not in members])
+        of_kernel, why = _of_kernel(host, result, data, [name for name in built if name not in members])
+        result = result.but(*why)
     members = sorted({*members, *of_kernel})
     packages, recorded = host["packages"], recorded_holds(host)
     new = [name for name in members if request.hold and not packages[name]["held"]]
@@ -197,11 +200,11 @@ def hold(host: Host, request: DriverRequest, result: Resolution, todo: DriverTod
         # Without the plugin, existing locks have no effect, either.
         if new:
             need = ", ".join(missing)
-            result.reasons.append(
+            return result.but(
                 f"the driver's packages are not held: holds require {need}, and the role installs no packages for an "
                 f"adopted driver. Install {need}, or set nvidia_driver_hold to false"
             )
-        return
+        return result
     own = recorded | packages_record.installed_for_certain(host, packages_record.DRIVER, members).intersection(members)
     released = set() if request.hold else {name for name in own if name in packages and packages[name]["held"]}
     orphaned = {driver_membership.locked_name(lock) or lock for lock in orphaned_locks(host)}
@@ -209,25 +212,27 @@ def hold(host: Host, request: DriverRequest, result: Resolution, todo: DriverTod
     work.release = sorted(released | orphaned | set(kernel_packages.former_holds(host, of_kernel)))
     # All members: the transaction releases the packages in `release` that it does not hold.
     work.hold = members if new or (request.hold and orphaned) else []
+    return result
 
 
-def _of_kernel(host: Host, result: Resolution, data: dict, modules: list[str]) -> list[str]:
-    """Name the kernel's meta packages to hold. `modules` are the vendor's modules, which are not held."""
+def _of_kernel(host: Host, result: Resolution, data: dict, modules: list[str]) -> tuple[list[str], list[str]]:
+    """Name the kernel's meta packages to hold, and why. `modules` are the vendor's modules, which are not held."""
+    why = []
     if modules:
-        result.reasons.append(
+        why.append(
             f"the kernel is not held: an upgrade may install a kernel for which {', '.join(modules)} has no module. "
             "Check this with playbook gpufleet.hosts.verify before a reboot"
         )
     names = kernel_packages.held_with_adopted(host, data, str(result.version))
     if names:
-        result.reasons.append(
+        why.append(
             f"the kernel is held together with the adopted driver ({', '.join(names)}): the prebuilt modules of a "
             "newer kernel may need a newer driver. To upgrade them, release these packages and the driver "
             "(apt-mark unhold), then run apt-get dist-upgrade. Do not use 'apt upgrade' or 'apt-get upgrade "
             "--with-new-pkgs': these commands do not remove the old driver's modules, so they would install the new "
             "kernel without its driver modules"
         )
-    return names
+    return names, why
 
 
 def recorded_holds(host: Host) -> set[str]:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source_change
@@ -100,7 +102,18 @@ def candidates(case: Case, data: dict) -> list[str]:
     return [name for name in branches if not minimum or int(name) >= int(_branch_of(minimum))]
 
 
-def choose_branch(case: Case, data: dict, is_installed: bool) -> str:
+class BranchChoice(NamedTuple):
+    """A branch, and what the choice means for the rest of the resolution."""
+
+    branch: str
+    reasons: list[str]
+    first_version: str = ""
+    successor: str | None = None
+    # Those to try if `branch` has no suitable version.
+    alternatives: tuple[str, ...] = ()
+
+
+def choose_branch(case: Case, data: dict, is_installed: bool) -> BranchChoice:
     """Return the requested branch, else the installed one, else the source's first that supports all GPUs."""
     _check_agreement(case.request)
     requested = requested_branch(case.request)
@@ -123,9 +136,8 @@ def choose_branch(case: Case, data: dict, is_installed: bool) -> str:
             f"{case.result.source}; {last} is the last branch with them. Request branch {last}, or set "
             "nvidia_driver_flavor to auto."
         )
-    case.result.reasons.append(f"branch {requested}: requested")
-    report_limits(case, requested, driver_version.installed_version(case.host) if is_installed else None)
-    return requested
+    first, limits = limits_of(case, requested, driver_version.installed_version(case.host) if is_installed else None)
+    return BranchChoice(requested, [f"branch {requested}: requested", *limits], first)
 
 
 def _check_first_version(case: Case, is_installed: bool) -> None:
@@ -160,38 +172,37 @@ def _check_provided(case: Case, data: dict, branch: str) -> None:
         )
 
 
-def report_limits(case: Case, branch: str, installed: str | None) -> None:
-    """Add the reasons that the user has to know about a branch: its end of life, and the first driver for the GPUs."""
+def limits_of(case: Case, branch: str, installed: str | None) -> tuple[str, list[str]]:
+    """Return the first driver for the GPUs, if it limits the versions, and what the user has to know about a branch."""
+    found = []
     ended = hardware_generations.end_of_life(branch)
     first, gpu = case.window.first_version, case.window.first_version_gpu
     if ended is not None:
         when = f" in {ended}" if ended else ""
         supported = " or ".join(map(str, hardware_generations.SUPPORTED_BRANCHES))
-        case.result.reasons.append(
+        found.append(
             f"branch {branch} is past its end of life: NVIDIA ended its support{when}. Supported branches: {supported}"
         )
     if first and installed and natural_key(installed) < natural_key(first):
-        case.result.reasons.append(
+        found.append(
             f"driver {installed} is already installed and is kept, although {first} is the first driver that lists "
             f"{gpu} as supported"
         )
     elif first and installed is None and _branch_of(first) == branch:
-        case.result.first_version = first
-        case.result.reasons.append(f"version {first} or newer: the first driver that lists {gpu} as supported")
+        return first, [*found, f"version {first} or newer: the first driver that lists {gpu} as supported"]
+    return "", found
 
 
-def _default_branch(case: Case, data: dict, is_installed: bool) -> str:
-    """Return the first suitable branch that was not rejected, and record the alternatives to it."""
+def _default_branch(case: Case, data: dict, is_installed: bool) -> BranchChoice:
+    """Return the first suitable branch that was not rejected, and the alternatives to it."""
     minimum, rejected = case.request.minimum_version, case.result.rejected_branches
     version = driver_version.installed_version(case.host) if is_installed else None
     installed = _branch_of(version) if version else None
     installed = installed if installed and supports_all(installed, case.window) else None
     successor = data.get("transitional", {}).get(installed)
     if installed and not (minimum and driver_version.older(case.host, minimum)):
-        case.result.reasons.append(f"branch {installed}: already installed")
-        case.result.successor = successor
-        report_limits(case, installed, version)
-        return installed
+        first, limits = limits_of(case, installed, version)
+        return BranchChoice(installed, [f"branch {installed}: already installed", *limits], first, successor)
     suitable = candidates(case, data)
     # If the installed driver is older than the minimum, try a newer version of its branch before another branch.
     if installed and minimum and int(installed) >= int(_branch_of(minimum)) and not successor:
@@ -209,10 +220,8 @@ def _default_branch(case: Case, data: dict, is_installed: bool) -> str:
         why = "the source's default"
     else:
         why = "the source's first branch that supports the GPUs"
-    case.result.reasons.append(f"branch {chosen}: {why}")
-    report_limits(case, chosen, None)
-    case.result.alternative_branches = suitable[1:]
-    return chosen
+    first, limits = limits_of(case, chosen, None)
+    return BranchChoice(chosen, [f"branch {chosen}: {why}", *limits], first, alternatives=tuple(suitable[1:]))
 
 
 def _setting(request: DriverRequest) -> str:

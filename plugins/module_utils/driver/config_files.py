@@ -24,8 +24,8 @@ _OF_PACKAGE_MANAGER = ("/etc/apt/", "/etc/zypp/")
 _NOTE = "Written by Ansible role gpufleet.hosts.nvidia_driver."
 
 
-def plan(host: Host, request: DriverRequest, result: Resolution, todo: DriverTodo) -> None:
-    """Plan the files to write or remove, and what has to read them again."""
+def plan(host: Host, request: DriverRequest, result: Resolution, todo: DriverTodo) -> Resolution:
+    """Plan the files to write or remove, and what has to read them again. Return the resolution with the reasons."""
     wanted: dict[str, str | None] = {}
     is_guest = result.node_version is not None
     if result.action == "install":
@@ -50,7 +50,9 @@ def plan(host: Host, request: DriverRequest, result: Resolution, todo: DriverTod
         if not request.hold and host["files"].get(owned.DRIVER_APT_PREFERENCES, {}).get("exists"):
             wanted[owned.DRIVER_APT_PREFERENCES] = files[owned.DRIVER_APT_PREFERENCES]
     if not is_guest:
-        wanted.update(_files_of_modules(host, request, result, todo))
+        rules, why = memory_hotadd.wanted(host, request.memory_hotadd_override)
+        wanted.update({**_files_of_modules(host, request, result, todo), **rules})
+        result = result.but(*why)
     for path, content in wanted.items():
         if not nvidia_repository.is_written(host, path, content):
             files = todo.transaction.files if path.startswith(_OF_PACKAGE_MANAGER) else todo.files
@@ -59,6 +61,7 @@ def plan(host: Host, request: DriverRequest, result: Resolution, todo: DriverTod
     # udev reads a changed rule for nvidia_uvm itself, before the driver takes the next GPU.
     todo.reload_udev = memory_hotadd.needs_reload(changed)
     todo.initramfs = [] if is_guest else initramfs(host, changed)
+    return result
 
 
 def _files_of_modules(
@@ -67,9 +70,7 @@ def _files_of_modules(
     """Return the files for modprobe and udev."""
     # The packages to install contain a blacklist. The role plans again after the installation.
     blacklisted = result.blacklists if todo.transaction.install else []
-    rules, reasons = memory_hotadd.wanted(host, request.memory_hotadd_override)
-    result.reasons += reasons
-    return {owned.MODPROBE: _modprobe(host, request, blacklisted), **_uvm_rule(host, result, todo), **rules}
+    return {owned.MODPROBE: _modprobe(host, request, blacklisted), **_uvm_rule(host, result, todo)}
 
 
 def _uvm_rule(host: Host, result: Resolution, todo: DriverTodo) -> dict[str, str | None]:

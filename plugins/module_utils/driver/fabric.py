@@ -45,30 +45,31 @@ def needs(case: Case) -> list[str]:
     return [*found, *(["imex"] if imex is True or (imex == "auto" and multi_node) else [])]
 
 
-def services(case: Case, units: list[str]) -> list[str]:
-    """Return the units to run. IMEX that was not requested runs only if its nodes are configured."""
+def services(case: Case, units: list[str]) -> tuple[list[str], list[str]]:
+    """Return the units to run, and why one does not. Unrequested IMEX runs only if its nodes are configured."""
     if IMEX_UNIT not in units or case.request.imex != "auto":
-        return units
+        return units, []
     nodes = observed_files.content(case.host, IMEX_NODES) or ""
     if any(line.strip() and not line.lstrip().startswith("#") for line in nodes.splitlines()):
-        return units
-    case.result.reasons.append(
+        return units, []
+    why = (
         f"IMEX is installed but not started: {IMEX_NODES} lists no nodes. Add the addresses of all machines whose GPUs "
         "share memory, one per line, and run this role again"
     )
-    return [unit for unit in units if unit != IMEX_UNIT]
+    return [unit for unit in units if unit != IMEX_UNIT], [why]
 
 
-def report_missing_switches(case: Case) -> None:
-    """Add a reason if the GPUs usually have NVSwitches, but the host shows none."""
+def missing_switches(case: Case) -> list[str]:
+    """Return a reason if the GPUs usually have NVSwitches, but the host shows none."""
     gpus = gpus_with(case, generations.has_nvlink5)
     if gpus and case.request.fabric_manager == "auto" and not is_needed(case.host, case.request):
-        case.result.reasons.append(
+        return [
             f"no fabric manager: {gpus} have NVLink 5, but this host has no NVSwitch (no PCI device, and no Mellanox "
             "adapter with SW_MNG in its product data). In a virtual machine or a rack, another machine may manage the "
             "switches. If this machine has to manage them, CUDA fails with error 802 until you set "
             "nvidia_driver_fabric_manager to enabled"
-        )
+        ]
+    return []
 
 
 def gpus_with(case: Case, test: Callable[[str], bool]) -> str:
@@ -76,11 +77,10 @@ def gpus_with(case: Case, test: Callable[[str], bool]) -> str:
     return named({device: generation for device, generation in case.generations.items() if test(device)}, bool)
 
 
-def adopt(case: Case) -> None:
+def adopt(case: Case) -> Case:
     """Plan to run the fabric manager of an adopted driver. Refuse a fabric manager of another version."""
     if not is_needed(case.host, case.request):
-        report_missing_switches(case)
-        return
+        return case.but(*missing_switches(case))
     version = case.result.version
     installed = {
         name: upstream_version(package["version"])
@@ -96,17 +96,18 @@ def adopt(case: Case) -> None:
         )
     state = case.host["services"].get(UNIT, {}).get("load_state")
     if state == "loaded":
-        case.result.services.append(UNIT)
-    elif state == "masked":
-        case.result.reasons.append(
+        return case.but(services=[*case.result.services, UNIT])
+    if state == "masked":
+        return case.but(
             f"no fabric manager: {UNIT} is masked, so CUDA fails with error 802. Run 'systemctl unmask {UNIT}', then "
             "run this role again"
         )
-    elif not installed and case.request.fabric_manager == "auto":
-        case.result.reasons.append(
+    if not installed and case.request.fabric_manager == "auto":
+        return case.but(
             "no fabric manager: this host has NVSwitches, but the installed driver has no fabric manager; CUDA fails "
             f"with error 802 until fabric manager {version} runs; install it with the tool that installed the driver"
         )
+    return case
 
 
 def gpus_outside_fabric(facts: dict) -> list[str]:

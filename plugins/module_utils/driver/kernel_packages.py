@@ -40,7 +40,7 @@ _META_IMAGE = re.compile(r"linux-image-(?!unsigned-|\d)")
 Fits = Callable[[str, str], bool]
 
 
-def skip_outgoing_kernel(host: Host, result: Resolution) -> None:
+def skip_outgoing_kernel(host: Host, result: Resolution) -> Resolution:
     """Drop the packages of a running kernel that does not boot again, if the next kernel has its module.
 
     The archive may no longer have them, so that every run would request them again.
@@ -48,10 +48,11 @@ def skip_outgoing_kernel(host: Host, result: Resolution) -> None:
     outgoing = _of_outgoing_kernel(host, result)
     rest = [name for name in result.packages if name not in outgoing]
     if all(is_installed(host, name) for name in rest) and nvidia_driver(host)["on_disk_next"]:
-        _drop(result, [name for name in outgoing if not is_installed(host, name)])
+        return _without(result, [name for name in outgoing if not is_installed(host, name)])
+    return result
 
 
-def skip_unavailable(host: Host, result: Resolution, available: dict) -> None:
+def skip_unavailable(host: Host, result: Resolution, available: dict) -> Resolution:
     """Drop packages that the repositories no longer have. Refuse if the kernel that boots next needs them."""
     running, upcoming = host["kernel"]["running"], host["kernel"]["next_boot"]
     absent = [name for name in _of_kernels(host, result) if not is_installed(host, name)]
@@ -71,11 +72,11 @@ def skip_unavailable(host: Host, result: Resolution, available: dict) -> None:
             f"has the package{'' if result.only_prebuilt else OR_BUILD}.{how_to_release(host)}"
         )
     if unavailable:
-        result.reasons.append(
+        result = result.but(
             f"no module for the running kernel {running}: the repositories no longer have {', '.join(unavailable)}; "
             f"the driver works after a reboot into {upcoming}"
         )
-    _drop(result, unavailable)
+    return _without(result, unavailable)
 
 
 def unavailable_prebuilt(host: Host, result: Resolution, available: dict) -> list[str]:
@@ -98,9 +99,13 @@ def _of_outgoing_kernel(host: Host, result: Resolution) -> list[str]:
     return [*result.headers.get(running, []), *modules]
 
 
-def _drop(result: Resolution, names: list[str]) -> None:
-    for own in (result.kernel_packages, result.packages, result.prebuilt):
-        own[:] = [name for name in own if name not in names]
+def _without(result: Resolution, names: list[str]) -> Resolution:
+    def rest(own: list[str]) -> list[str]:
+        return [name for name in own if name not in names]
+
+    return result.but(
+        kernel_packages=rest(result.kernel_packages), packages=rest(result.packages), prebuilt=rest(result.prebuilt)
+    )
 
 
 # --- meta packages ------------------------------------------------------------------------------------------------
@@ -137,16 +142,17 @@ def meta_names(result: Resolution) -> list[str]:
     return [entry["name"] for entry in (result.kernel_meta or {"packages": []})["packages"]]
 
 
-def missing_metas(host: Host, result: Resolution, available: dict, fits: Fits) -> dict[str, str]:
-    """Return the meta packages to install, with their versions; add a reason for each one that is left out."""
+def missing_metas(host: Host, result: Resolution, available: dict, fits: Fits) -> tuple[dict[str, str], list[str]]:
+    """Return the meta packages to install, with their versions, and a reason for each one that is left out."""
     meta = result.kernel_meta
     if meta is None:
-        return {}
+        return {}, []
+    left_out = []
     words = _WORDS[meta["what"]]
     later = _LATER.format(words)
     if not meta["packages"]:
         why = "no meta package of this kernel is installed" if meta["known"] else "none is known for this kernel"
-        result.reasons.append(f"no meta package installs the {words} for later kernels: {why}. {later}")
+        left_out.append(f"no meta package installs the {words} for later kernels: {why}. {later}")
     chosen = {}
     for entry in meta["packages"]:
         if is_installed(host, entry["name"]):
@@ -156,11 +162,11 @@ def missing_metas(host: Host, result: Resolution, available: dict, fits: Fits) -
             chosen[entry["name"]] = version
         else:
             kernel = host["packages"][entry["image"]]["version"]
-            result.reasons.append(
+            left_out.append(
                 f"{entry['name']} is not installed: the repositories do not have it for the installed kernel "
                 f"({kernel} of {entry['image']}). {later}"
             )
-    return chosen
+    return chosen, left_out
 
 
 def newer_metas(host: Host, result: Resolution, available: dict, fits: Fits) -> dict[str, str]:
@@ -195,15 +201,15 @@ def _numbers(version: str) -> list[str]:
 # --- holds --------------------------------------------------------------------------------------------------------
 
 
-def held_with_driver(host: Host, result: Resolution, coming: list[str]) -> list[str]:
+def held_with_driver(host: Host, result: Resolution, coming: list[str]) -> tuple[list[str], list[str]]:
     """Name the meta packages to hold, because an upgrade could install a kernel without a module of the held driver.
 
-    Prebuilt modules of later kernels may require a newer driver. DKMS cannot build modules without headers. Add the
-    reason.
+    Prebuilt modules of later kernels may require a newer driver. DKMS cannot build modules without headers. Also return
+    the reason.
     """
     meta = result.kernel_meta
     if meta is None or host["os"]["package_manager"] != "apt":
-        return []
+        return [], []
     metas = {entry["name"]: entry["name"] in coming or is_installed(host, entry["name"]) for entry in meta["packages"]}
     if meta["what"] == "headers":
         absent = [name for name, is_there in metas.items() if not is_there]
@@ -214,12 +220,10 @@ def held_with_driver(host: Host, result: Resolution, coming: list[str]) -> list[
         images = sorted({entry["image"] for entry in meta["packages"]})
         names = sorted({*images, *(name for name, is_there in metas.items() if is_there)})
         why = "the prebuilt modules of a newer kernel may need a newer driver"
-    if images:
-        result.reasons.append(
-            f"kernel {', '.join(images)} is held: {why}. To upgrade it, release it first "
-            f"(apt-mark unhold {' '.join(images)})"
-        )
-    return names
+    if not images:
+        return names, []
+    unhold = f"(apt-mark unhold {' '.join(images)})"
+    return names, [f"kernel {', '.join(images)} is held: {why}. To upgrade it, release it first {unhold}"]
 
 
 def how_to_release(host: Host) -> str:
@@ -318,26 +322,25 @@ def driver_versions(host: Host, result: Resolution, offers: Offers) -> set[str] 
     return set.intersection(*known) if known and all(known) else None
 
 
-def select(host: Host, result: Resolution, version: str, offers: Offers) -> dict[str, str]:
+def select(host: Host, result: Resolution, version: str, offers: Offers) -> tuple[Resolution, dict[str, str]]:
     """Return the builds to install with this driver version. Drop the running kernel's modules if it has none."""
     if result.module_version_from is None:
-        return {}
+        return result, {}
     running, upcoming = host["kernel"]["running"], host["kernel"]["next_boot"]
-    chosen = {}
-    for name in list(result.prebuilt):
+    chosen, without, why = {}, [], []
+    for name in result.prebuilt:
         offered = builds(name, result, offers)
         if _installed_build(host, name, result, offers) == version:
             continue
         if version in offered:
             chosen[name] = offered[version]
         elif offered and running != upcoming and name in packages_for(result, running):
-            for names in (result.packages, result.prebuilt):
-                names.remove(name)
-            result.reasons.append(
+            without.append(name)
+            why.append(
                 f"no module for the running kernel {running}: its prebuilt module is for driver {', '.join(offered)}; "
                 f"the driver works after a reboot into {upcoming}"
             )
-    return chosen
+    return _without(result, without).but(*why), chosen
 
 
 def fits(host: Host, chosen: Mapping[str, str], offers: Offers, meta: str, version: str) -> bool:
@@ -441,18 +444,22 @@ def other_builds(host: Host, chosen: Collection[str]) -> list[str]:
     return [name for name in host["packages"] if name not in chosen and _of_pattern(name) in patterns]
 
 
-def name_builds(host: Host, result: Resolution, version: str, available: dict) -> None:
+def name_builds(host: Host, result: Resolution, version: str, available: dict) -> Resolution:
     """Replace the patterns by the packages of the chosen driver version. Drop missing ones of the running kernel."""
     running, upcoming = host["kernel"]["running"], host["kernel"]["next_boot"]
     for pattern in [name for name in result.prebuilt if is_pattern(name)]:
         names = [name for name in available if _of_pattern(name) == pattern and _has(available[name], version)]
         if not names:
-            result.reasons.append(
+            result = result.but(
                 f"no module for the running kernel {running}: the repositories have no {pattern} of driver {version}; "
                 f"the driver works after a reboot into {upcoming}"
             )
-        for own in (result.packages, result.lockstep, result.prebuilt, result.unheld):
-            own[:] = [item for name in own for item in (names[:1] if name == pattern else [name])]
+        named = {
+            field: [item for name in getattr(result, field) for item in (names[:1] if name == pattern else [name])]
+            for field in ("packages", "lockstep", "prebuilt", "unheld")
+        }
+        result = result.but(**named)
+    return result
 
 
 def _has(versions: Iterable[str], version: str) -> bool:

@@ -32,8 +32,8 @@ _OPENSSL_COMMAND = (
 )
 
 
-def flavor(case: Case, data: dict, is_installed: bool) -> str:
-    """Return `open` or `proprietary`: the requested flavor, else one that supports all GPUs of the host."""
+def flavor(case: Case, data: dict, is_installed: bool) -> tuple[str, str]:
+    """Return `open` or `proprietary`, and why: the requested flavor, else one that supports all GPUs of the host."""
     needs_open = named(case.generations, lambda generation: not generation.proprietary_modules)
     needs_proprietary = named(case.generations, lambda generation: not generation.open_modules)
     modern = named(case.generations, lambda generation: generation.open_modules)
@@ -54,17 +54,14 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
     is_early = branch is not None and int(branch) < generations.FIRST_OPEN_BRANCH
     if requested != "auto":
         _refuse_impossible(requested, needs_open, needs_proprietary, branch if is_early else None)
-        chosen, why = requested, "requested"
-    elif needs_proprietary:
-        chosen, why = "proprietary", f"the open modules do not support {needs_proprietary}"
-    elif needs_open:
-        chosen, why = "open", f"only they support {needs_open}"
-    elif is_early:
-        chosen, why = "proprietary", f"branch {branch} has no open modules"
-    else:
-        chosen, why = _free_choice(case.host, data, modern, is_installed)
-    case.result.reasons.append(f"{chosen} kernel modules: {why}")
-    return chosen
+        return requested, "requested"
+    if needs_proprietary:
+        return "proprietary", f"the open modules do not support {needs_proprietary}"
+    if needs_open:
+        return "open", f"only they support {needs_open}"
+    if is_early:
+        return "proprietary", f"branch {branch} has no open modules"
+    return _free_choice(case.host, data, modern, is_installed)
 
 
 def _refuse_impossible(requested: str, needs_open: str, needs_proprietary: str, early_branch: str | None) -> None:
@@ -127,8 +124,11 @@ def _installed_flavor(host: Host, data: dict) -> str | None:
     return nvidia_driver(host)["on_disk_flavor"] if nvidia_driver(host)["runfile"] else None
 
 
-def build(case: Case, data: dict) -> str:
-    """Return `precompiled` or `dkms`: the requested build, else the installed one, else the first that fits."""
+def build(case: Case, data: dict) -> tuple[str, list[str]]:
+    """Return `precompiled` or `dkms`, and why: the requested build, else the installed one, else the first that fits.
+
+    Only a choice among several builds has a reason.
+    """
     flavor, branch, source = case.result.flavor, case.result.branch, case.result.source
     upcoming = case.host["kernel"]["next_boot"]
     context = {"flavor": flavor, "branch": branch, "arch": case.host["os"]["arch"]}
@@ -155,20 +155,18 @@ def build(case: Case, data: dict) -> str:
                 f"nvidia_driver_module_build is precompiled, but there are no prebuilt modules for kernel "
                 f"{upcoming}. Boot a kernel of the distribution, or use dkms."
             )
-        return requested
+        return requested, []
     current = _installed_build(case.host, data, builds)
     if current:
-        return current
+        return current, []
     for build in builds:
         if build != "precompiled" or kernel.get("precompiled"):
-            if len(builds) > 1:
-                why = (
-                    "prebuilt and signed by the distribution"
-                    if build == "precompiled"
-                    else "there are no prebuilt modules for this kernel"
-                )
-                case.result.reasons.append(f"{build} modules: {why}")
-            return build
+            why = (
+                "prebuilt and signed by the distribution"
+                if build == "precompiled"
+                else "there are no prebuilt modules for this kernel"
+            )
+            return build, [f"{build} modules: {why}"] if len(builds) > 1 else []
     raise Refused(
         f"Source {source} provides only prebuilt modules, but none for kernel {upcoming}. Boot a kernel of the "
         "distribution."
@@ -204,28 +202,19 @@ def _keys_for_builds(host: Host) -> list[str]:
     return [signer for signer in signers if re.search("dkms|mok|secure boot module", signer, re.IGNORECASE)]
 
 
-def check_secure_boot(case: Case, data: dict) -> None:
-    """Refuse modules that the kernel would not load, before they are built."""
+def check_secure_boot(case: Case, data: dict) -> list[str]:
+    """Refuse modules that the kernel would not load, before they are built. Return why it loads them."""
     state = case.host["secure_boot"]
     if not secure_boot.is_enforced(state) or case.result.signed:
-        return
+        return []
     trusted = _keys_for_builds(case.host)
     if trusted:
-        case.result.reasons.append(
-            f"Secure Boot is enabled, and the kernel trusts a key for modules built on this host ({trusted[0]})"
-        )
-        return
+        return [f"Secure Boot is enabled, and the kernel trusts a key for modules built on this host ({trusted[0]})"]
     signer = _signer_of_installed(case, data)
     if is_trusted(case.host, signer):
-        case.result.reasons.append(
-            f"Secure Boot is enabled, and the kernel trusts the key that signed the installed modules ({signer})"
-        )
-        return
+        return [f"Secure Boot is enabled, and the kernel trusts the key that signed the installed modules ({signer})"]
     if case.request.secure_boot_key_enrolled:
-        case.result.reasons.append(
-            "Secure Boot is enabled, and nvidia_driver_secure_boot_key_enrolled states that the key is enrolled"
-        )
-        return
+        return ["Secure Boot is enabled, and nvidia_driver_secure_boot_key_enrolled states that the key is enrolled"]
     how = "built on this host" if case.result.module_build == "dkms" else "prebuilt"
     raise Refused(
         f"Secure Boot is enabled, and the kernel would refuse to load the modules: they are {how} and not signed with "

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 _COMPANIONS = {"fabric": "fabric manager", "nvlink5": "subnet manager for NVLink 5 (nvlsm)", "imex": "IMEX"}
 
 
-def choose(case: Case, data: dict) -> None:
-    """Add the driver's packages, headers, stream, repository and services to the result."""
+def choose(case: Case, data: dict) -> Case:
+    """Return the case with the driver's packages, headers, stream, repository and services."""
     kernel = kernel_rule(case.host["kernel"]["next_boot"], data)
-    features = _features(case, data)
+    features, why = _features(case, data)
+    case = case.but(*why)
     arch = case.host["os"]["arch"]
     context = {
         "flavor": case.result.flavor,
@@ -51,88 +52,101 @@ def choose(case: Case, data: dict) -> None:
         if applies(rule, context) and not rule.get("meta")
         for name in _fill(case, data, rule["name"], names)
     ]
-    _wanted(case, data, chosen, context)
     # Users who name their kernel's packages choose the meta packages, too.
-    if case.result.module_build != "dkms" or not case.request.kernel_packages:
-        case.result.kernel_meta = kernel_packages.metas(case.host, data, kernel, context)
-    _prebuilt_modules(case, data, chosen, names)
-    _replaced(case, data, chosen, context)
-    # The subnet manager needs this module to reach the switches, and nothing else loads it.
-    case.result.modules = ["ib_umad"] if "nvlink5" in features else []
-    _prerequisites(case, data)
+    names_kernel = case.result.module_build == "dkms" and case.request.kernel_packages
+    meta = None if names_kernel else kernel_packages.metas(case.host, data, kernel, context)
+    case = case.but(**_wanted(case, data, chosen, context), kernel_meta=meta)
+    case = _prebuilt_modules(case, data, chosen, names)
     # The repositories may lack an optional package. The role plans again after the installation.
     with_service = [rule for rule in chosen if rule.get("service")]
     units = [rule["service"] for rule in with_service if not rule["optional"] or is_installed(case.host, rule["name"])]
-    case.result.services = fabric.services(case, units)
-    case.result.stream = _stream(data, context, names)
-    case.result.repository = _repository(case, data, names)
+    services, not_started = fabric.services(case, units)
     components = [{"name": item} if isinstance(item, str) else item for item in data.get("components", [])]
-    case.result.components = list(dict.fromkeys(item["name"] for item in components if applies(item, context)))
-    case.result.patterns = {
-        key: value if key == "hold" else [name.replace("{branch}", names["branch"]) for name in value]
-        for key, value in data.get("patterns", {}).items()
+    case = case.but(
+        *not_started,
+        **_replaced(case, data, chosen, context),
+        **_prerequisites(case, data),
+        # The subnet manager needs this module to reach the switches, and nothing else loads it.
+        modules=["ib_umad"] if "nvlink5" in features else [],
+        services=services,
+        stream=_stream(data, context, names),
+        repository=_repository(case, data, names),
+        components=list(dict.fromkeys(item["name"] for item in components if applies(item, context))),
+        patterns={
+            key: value if key == "hold" else [name.replace("{branch}", names["branch"]) for name in value]
+            for key, value in data.get("patterns", {}).items()
+        },
+        blacklists=data.get("blacklists", []),
+        loads_uvm=data.get("loads_uvm", False),
+    )
+    return _headers(case, data, names) if case.result.module_build == "dkms" else case
+
+
+def _wanted(case: Case, data: dict, chosen: list[dict], context: dict) -> dict[str, list[str]]:
+    """Return the packages to install, and which of them have one version."""
+    return {
+        "packages": [*(rule["name"] for rule in chosen if not rule["optional"]), *case.request.extra_packages],
+        "optional": [rule["name"] for rule in chosen if rule["optional"]],
+        "lockstep": [rule["name"] for rule in chosen if rule.get("lockstep", True)],
+        "name_patterns": _name_patterns(data, context),
+        "common_packages": [
+            rule["name"]
+            for rule in data["packages"]
+            if rule.get("lockstep", True)
+            and not {"optional", "when", "from", "until", "component"} & set(rule)
+            and "{" not in rule["name"]
+            and applies(rule, context)
+        ],
+        "unheld": [rule["name"] for rule in chosen if rule.get("held") is False],
     }
-    case.result.blacklists = data.get("blacklists", [])
-    case.result.loads_uvm = data.get("loads_uvm", False)
-    if case.result.module_build == "dkms":
-        _headers(case, data, names)
 
 
-def _wanted(case: Case, data: dict, chosen: list[dict], context: dict) -> None:
-    """Add the packages to install, and which of them have one version."""
-    case.result.packages = [rule["name"] for rule in chosen if not rule["optional"]]
-    case.result.packages += case.request.extra_packages
-    case.result.optional = [rule["name"] for rule in chosen if rule["optional"]]
-    case.result.lockstep = [rule["name"] for rule in chosen if rule.get("lockstep", True)]
-    case.result.name_patterns = _name_patterns(data, context)
-    case.result.common_packages = [
-        rule["name"]
-        for rule in data["packages"]
-        if rule.get("lockstep", True)
-        and not {"optional", "when", "from", "until", "component"} & set(rule)
-        and "{" not in rule["name"]
-        and applies(rule, context)
-    ]
-    case.result.unheld = [rule["name"] for rule in chosen if rule.get("held") is False]
-
-
-def _prebuilt_modules(case: Case, data: dict, chosen: list[dict], names: dict) -> None:
-    """Add which packages have modules that the vendor has built, and what follows from it."""
-    case.result.prebuilt = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
+def _prebuilt_modules(case: Case, data: dict, chosen: list[dict], names: dict) -> Case:
+    """Return the case with the packages whose modules the vendor has built, and what follows from it."""
+    prebuilt = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
     hints = [rule["prebuilt_hint"] for rule in chosen if "prebuilt_hint" in rule] or [data.get("enable")]
-    case.result.prebuilt_hint = hints[0] or case.result.prebuilt_hint
-    case.result.only_prebuilt = "dkms" not in data["builds"]
-    if case.result.prebuilt and "vendor" in data:
-        case.result.reasons.append(
+    why = []
+    if prebuilt and "vendor" in data:
+        why.append(
             f"the kernel is not held: an upgrade may install a kernel for which {data['vendor']} has no module yet. "
             "Run this role again after an upgrade of the kernel and before the reboot"
         )
-    if case.result.prebuilt and data.get("module_version_from"):
-        case.result.module_version_from = data["module_version_from"].format(**names)
-    elif data.get("module_version_from"):
-        case.result.former_prebuilt = driver_membership.prebuilt_of_source(case.host, data)
-    case.result.signed = case.result.module_build == "precompiled" and not any(rule.get("unsigned") for rule in chosen)
+    version_from = data.get("module_version_from")
+    is_former = bool(version_from) and not prebuilt
+    return case.but(
+        *why,
+        prebuilt=prebuilt,
+        prebuilt_hint=hints[0] or case.result.prebuilt_hint,
+        only_prebuilt="dkms" not in data["builds"],
+        module_version_from=version_from.format(**names) if version_from and prebuilt else None,
+        former_prebuilt=driver_membership.prebuilt_of_source(case.host, data) if is_former else [],
+        signed=case.result.module_build == "precompiled" and not any(rule.get("unsigned") for rule in chosen),
+    )
 
 
-def _replaced(case: Case, data: dict, chosen: list[dict], context: dict) -> None:
-    """Add the installed packages that the chosen ones replace, and what of them must go or may go."""
+def _replaced(case: Case, data: dict, chosen: list[dict], context: dict) -> dict[str, list[str]]:
+    """Return the installed packages that the chosen ones replace, and what of them must go or may go."""
     names_chosen = {*(rule["name"] for rule in chosen), *kernel_packages.meta_names(case.result)}
     others = kernel_packages.other_builds(case.host, case.result.prebuilt)
     replaced = driver_membership.replaced(case.host, data, context)
-    case.result.replaced_modules = driver_membership.module_packages(replaced, data)
-    case.result.replaced = sorted({*replaced, *others})
-    case.result.removable = sorted({*driver_membership.removable(case.host, data, names_chosen, context), *others})
-    case.result.leftover_config = driver_membership.leftover_config(case.host, data, context)
+    return {
+        "replaced_modules": driver_membership.module_packages(replaced, data),
+        "replaced": sorted({*replaced, *others}),
+        "removable": sorted({*driver_membership.removable(case.host, data, names_chosen, context), *others}),
+        "leftover_config": driver_membership.leftover_config(case.host, data, context),
+    }
 
 
-def _prerequisites(case: Case, data: dict) -> None:
-    """Add the packages that must be installed before the driver's."""
-    case.result.hold_needs = data.get("hold_needs", []) if case.request.hold else []
-    case.result.prerequisites = [*data.get("prerequisites", []), *case.result.hold_needs]
-    case.result.prerequisites_bring = data.get("prerequisites_bring", [])
-    case.result.prerequisites_hint = (
-        f"{capitalized(data['enable'])}." if "enable" in data else (case.platform or {}).get("prerequisites_hint")
-    )
+def _prerequisites(case: Case, data: dict) -> dict[str, Any]:
+    """Return the packages that must be installed before the driver's."""
+    hold_needs = data.get("hold_needs", []) if case.request.hold else []
+    hint = f"{capitalized(data['enable'])}." if "enable" in data else (case.platform or {}).get("prerequisites_hint")
+    return {
+        "hold_needs": hold_needs,
+        "prerequisites": [*data.get("prerequisites", []), *hold_needs],
+        "prerequisites_bring": data.get("prerequisites_bring", []),
+        "prerequisites_hint": hint,
+    }
 
 
 def _is_optional(case: Case, rule: dict) -> bool:
@@ -170,15 +184,16 @@ def _fill(case: Case, data: dict, name: str, names: dict) -> list[str]:
     return [kernel_packages.installed_match(case.host, case.request, item, str(case.result.branch)) for item in found]
 
 
-def _headers(case: Case, data: dict, names: dict) -> None:
-    """Add the missing headers of the host's kernels by their exact names.
+def _headers(case: Case, data: dict, names: dict) -> Case:
+    """Return the case with the missing headers of the host's kernels by their exact names.
 
     A meta package may depend on a kernel that the host does not have, and on some platforms it installs that kernel.
     The plan adds a meta package only if it belongs to the installed kernel.
     """
     if case.request.kernel_packages:
-        _requested_headers(case, data, names)
-        return
+        return _requested_headers(case, data, names)
+    why: list[str] = []
+    headers: dict[str, list[str]] = {}
     installed = _kernels_with_headers(case.host)
     running, upcoming = case.host["kernel"]["running"], case.host["kernel"]["next_boot"]
     for release in kernels(case.host):
@@ -186,28 +201,28 @@ def _headers(case: Case, data: dict, names: dict) -> None:
         if release == running != upcoming and case.host["os"]["package_manager"] == "zypper":
             # zypper selects one version of a package per command, even of one that can have several.
             if not nvidia_driver(case.host)["on_disk"]:
-                case.result.reasons.append(
+                why.append(
                     f"the running kernel {running} gets no module, because zypper installs the headers of only one "
                     f"kernel; the driver works after a reboot into {upcoming}"
                 )
             continue
         if release not in installed and kernel.get("headers"):
-            case.result.headers[release] = [name.format(**{**names, **kernel["names"]}) for name in kernel["headers"]]
-            case.result.kernel_packages += case.result.headers[release]
+            headers[release] = [name.format(**{**names, **kernel["names"]}) for name in kernel["headers"]]
         elif release not in installed and release == case.host["kernel"]["next_boot"]:
             raise Refused(
                 f"Kernel {release} has no headers to build modules with (/lib/modules/{release}/build is missing), and "
                 "the header packages of this kernel are unknown to the role. Install the headers, or name their "
                 "packages in nvidia_driver_kernel_packages."
             )
+    return case.but(*why, headers=headers, kernel_packages=[name for found in headers.values() for name in found])
 
 
 def _kernels_with_headers(host: Host) -> set[str]:
     return {entry["release"] for entry in host["kernel"]["kernels"] if entry["headers"]}
 
 
-def _requested_headers(case: Case, data: dict, names: dict) -> None:
-    """Add the requested kernel packages; header packages with the releases of the host's kernels.
+def _requested_headers(case: Case, data: dict, names: dict) -> Case:
+    """Return the case with the requested kernel packages; header packages with the releases of the host's kernels.
 
     Without a release, the package manager would install the newest headers, which may belong to no installed kernel.
     """
@@ -218,12 +233,15 @@ def _requested_headers(case: Case, data: dict, names: dict) -> None:
         for template in kernel.get("headers") or []:
             stem = re.sub(r"-\{(release|base)\}$", "", template).format(**filled)
             by_name.setdefault(stem, {})[release] = template.format(**filled)
+    headers: dict[str, list[str]] = {}
+    packages: list[str] = []
     for name in case.request.kernel_packages:
         for release, exact in by_name.get(name, {}).items():
             if release not in _kernels_with_headers(case.host):
-                case.result.headers.setdefault(release, []).append(exact)
-                case.result.kernel_packages.append(exact)
-        case.result.kernel_packages += [] if name in by_name else [name]
+                headers.setdefault(release, []).append(exact)
+                packages.append(exact)
+        packages += [] if name in by_name else [name]
+    return case.but(headers=headers, kernel_packages=packages)
 
 
 def suitable_dkms(host: Host, result: Resolution, available: dict) -> str | None:
@@ -273,18 +291,18 @@ def _available(data: dict) -> set[str]:
     return {rule["when"] for rule in data["packages"] if "when" in rule}
 
 
-def _features(case: Case, data: dict) -> list[str]:
-    """Return the companions that the host needs and the source has. Refuse if the source lacks a requested one."""
+def _features(case: Case, data: dict) -> tuple[list[str], list[str]]:
+    """Return the companions that the host needs and the source has, and why. Refuse if it lacks a requested one."""
     available, source, needs = _available(data), case.result.source, fabric.needs(case)
-    fabric.report_missing_switches(case)
+    found = fabric.missing_switches(case)
     count = len(nvidia_group(case.host)["nvswitches"] or nvidia_group(case.host)["nvlink5_switches"])
     why = f"this host has {count} NVSwitch{'es' if count != 1 else ''}" if count else "requested"
     multi_node = fabric.gpus_with(case, generations.spans_machines)
     if "imex" in needs and "imex" in available:
         why_imex = f"{multi_node} share NVLink across machines" if multi_node else "requested"
-        case.result.reasons.append(f"IMEX: {why_imex}")
+        found.append(f"IMEX: {why_imex}")
     elif "imex" in needs and case.request.imex == "auto":
-        case.result.reasons.append(
+        found.append(
             f"no IMEX: {multi_node} share NVLink across machines, but source {source} has no package for it; source "
             "nvidia has one"
         )
@@ -294,23 +312,23 @@ def _features(case: Case, data: dict) -> list[str]:
             f"{capitalized(source_change.advice(case.result, 'nvidia'))}."
         )
     if "fabric" in needs and "fabric" in available:
-        case.result.reasons.append(f"fabric manager: {why}")
+        found.append(f"fabric manager: {why}")
     elif "fabric" in needs and case.request.fabric_manager == "enabled":
         raise Refused(
             f"nvidia_driver_fabric_manager is enabled, but source {source} has no fabric manager. "
             f"{capitalized(source_change.advice(case.result, 'nvidia'))}."
         )
     elif "fabric" in needs:
-        case.result.reasons.append(
+        found.append(
             f"no fabric manager: this host has NVSwitches, but source {source} has no fabric manager; CUDA fails with "
             "error 802 until a fabric manager of the driver's version runs; source nvidia has one"
         )
     if "nvlink5" in needs and "nvlink5" not in available and "fabric" in available:
-        case.result.reasons.append(
+        found.append(
             f"no {_COMPANIONS['nvlink5']}: source {source} does not have it, and without it the fabric manager does "
             "not start on this host (CUDA error 802); source nvidia has it"
         )
-    return [name for name in needs if name in available]
+    return [name for name in needs if name in available], found
 
 
 def _stream(data: dict, context: dict, names: dict) -> str | None:

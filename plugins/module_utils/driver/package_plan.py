@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
@@ -100,12 +101,15 @@ def _plan_stream(host: Host, result: Resolution, todo: DriverTodo, streams: dict
 
 def plan_packages(
     host: Host, request: DriverRequest, result: Resolution, todo: DriverTodo, offers: Offers | None
-) -> None:
-    """Plan which packages to remove and to install. `offers` is None before the repositories have been queried."""
+) -> Iterator[Resolution]:
+    """Plan which packages to remove and to install. `offers` is None before the repositories have been queried.
+
+    Yield the resolution after each step: without packages that no repository has or needs, and with the version.
+    """
     work, installed = todo.transaction, host["packages"]
     # The packages of a removed driver that an interrupted run, or one whose modules failed to build, has not purged.
     work.purge = result.leftover_config
-    driver_kernel_packages.skip_outgoing_kernel(host, result)
+    result = driver_kernel_packages.skip_outgoing_kernel(host, result)
     needed = [*result.kernel_packages, *result.packages]
     missing = [name for name in needed if not is_installed(host, name)]
     missing += _removed_metas(host, result)
@@ -114,8 +118,11 @@ def plan_packages(
     useless = driver_kernel_packages.mismatched(host, result, have.values())
     useless += driver_kernel_packages.without_module(host, result)
     if not missing and not moves and not useless and len(set(have.values())) <= 1:
-        _build_only(host, result, todo, have)
+        result = result.but(version=result.version or next(iter(have.values()), None))
+        _build_only(host, result, todo)
+        yield result
         return
+    yield result
     _refuse_transitional(result, missing, have)
     _to_query(host, result, todo, offers)
     # Files of removed module packages in /etc still direct modprobe to them. Other packages' files may be the user's.
@@ -127,15 +134,18 @@ def plan_packages(
         # The version is unknown until the repositories have been queried.
         work.install = [_item(host, name) for name in missing or moves or useless]
         return
-    result.version = _version(host, request, result, offers, have)
-    _items(host, result, todo, offers, have)
-    _check_build(request, result, todo, result.version)
+    result = driver_kernel_packages.skip_unavailable(host, result, offers.versions)
+    version = _version(host, request, result, offers, have)
+    result = result.but(version=version)
+    yield result
+    result = _items(host, result, todo, offers, have)
+    yield result
+    _check_build(request, result, todo, version)
 
 
-def _build_only(host: Host, result: Resolution, todo: DriverTodo, have: dict[str, str]) -> None:
+def _build_only(host: Host, result: Resolution, todo: DriverTodo) -> None:
     """Plan the builds of the modules if all packages are installed."""
     todo.build = _kernels_to_build(host, result)
-    result.version = result.version or next(iter(have.values()), None)
     # rpm runs the scripts of the removed package last, and they remove the same sources from DKMS.
     registered = [entry["version"] for entry in host["dkms"]]
     if todo.build and result.source == "nvidia" and result.version not in registered:
@@ -165,7 +175,6 @@ def _to_query(host: Host, result: Resolution, todo: DriverTodo, offers: Offers |
 
 def _version(host: Host, request: DriverRequest, result: Resolution, offers: Offers, have: dict[str, str]) -> str:
     """Return the version of the driver, now that the offers are known."""
-    driver_kernel_packages.skip_unavailable(host, result, offers.versions)
     lockstep = [name for name in result.lockstep if name in _wanted(result, offers.versions)]
     required = [name for name in lockstep if name not in (*result.optional, *result.prebuilt)]
     if required:
@@ -175,10 +184,13 @@ def _version(host: Host, request: DriverRequest, result: Resolution, offers: Off
     return upstream_version(str(result.version))
 
 
-def _items(host: Host, result: Resolution, todo: DriverTodo, offers: Offers, have: dict[str, str]) -> None:
-    """Plan the packages of the chosen version, and what the transaction may change for them."""
+def _items(host: Host, result: Resolution, todo: DriverTodo, offers: Offers, have: dict[str, str]) -> Resolution:
+    """Plan the packages of the chosen version, and what the transaction may change for them.
+
+    Return the resolution without modules that the repositories do not have for this version.
+    """
     work, installed, available, version = todo.transaction, host["packages"], offers.versions, str(result.version)
-    driver_kernel_packages.name_builds(host, result, version, available)
+    result = driver_kernel_packages.name_builds(host, result, version, available)
     lockstep = [name for name in result.lockstep if name in _wanted(result, available)]
     full = {name: driver_version.newest_build(available, name, version) for name in lockstep}
     changing = [name for name in lockstep if have.get(name) != version and full[name]]
@@ -186,9 +198,10 @@ def _items(host: Host, result: Resolution, todo: DriverTodo, offers: Offers, hav
     is_update = any(name in installed for name in changing)
     if is_update:
         work.purge = sorted({*work.purge, *result.former_prebuilt})
-    modules = driver_kernel_packages.select(host, result, version, offers)
+    result, modules = driver_kernel_packages.select(host, result, version, offers)
     fits = functools.partial(driver_kernel_packages.fits, host, modules, offers)
-    exact = {**modules, **driver_kernel_packages.missing_metas(host, result, available, fits)}
+    metas, why = driver_kernel_packages.missing_metas(host, result, available, fits)
+    exact = {**modules, **metas}
     if modules:
         exact.update(driver_kernel_packages.newer_metas(host, result, available, fits))
     others = [name for name in _wanted(result, available) if name not in (*lockstep, *exact)]
@@ -202,6 +215,7 @@ def _items(host: Host, result: Resolution, todo: DriverTodo, offers: Offers, hav
         # Only the driver's own packages may change or lose their holds.
         work.may_change = sorted(driver_membership.changeable(host, result))
         work.release = [name for name in work.may_change if installed[name]["held"]]
+    return result.but(*why)
 
 
 def _wanted(result: Resolution, available: dict) -> list[str]:
@@ -379,16 +393,16 @@ def _no_repository(unavailable: list[str], enabling: list[str], result: Resoluti
 # --- holds --------------------------------------------------------------------------------------------------------
 
 
-def plan_holds(host: Host, request: DriverRequest, result: Resolution, todo: DriverTodo) -> None:
+def plan_holds(host: Host, request: DriverRequest, result: Resolution, todo: DriverTodo) -> Resolution:
     """Plan which packages of the driver to hold or to release."""
     manager, names = host["os"]["package_manager"], result.patterns.get("hold")
     if manager is None or result.source == "runfile" or names is None:
-        return
+        return result
     work = todo.transaction
     members = driver_membership.of_resolution(host, result)
     stale = driver_membership.stale_locks(host, names)
     coming = [item.partition("=")[0] for item in work.install]
-    of_kernel = driver_kernel_packages.held_with_driver(host, result, coming) if request.hold else []
+    of_kernel, why = driver_kernel_packages.held_with_driver(host, result, coming) if request.hold else ([], [])
     if request.hold:
         members += [name for name in of_kernel if is_installed(host, name)]
         required = [name for name in result.lockstep if name not in (*result.optional, *result.unheld)]
@@ -408,3 +422,4 @@ def plan_holds(host: Host, request: DriverRequest, result: Resolution, todo: Dri
     if stale or (work.release and manager == "dnf"):
         # dnf keeps the locks on versions that are not installed.
         work.release.append(driver_membership.selector(names))
+    return result.but(*why)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
@@ -88,15 +88,22 @@ def plan(
             result = _dkms_without_prebuilt(host, request, platform, result, offers)
     todo = DriverTodo()
     if not result.errors and result.action != "none":
-        try:
-            _plan_todo(host, request, platform, result=result, todo=todo, offers=offers)
-        except NoVersion as error:
-            release = kernel_packages.how_to_release(host) if isinstance(error, NoModule) else ""
-            result.errors.append(f"{error}{release}{_unknown_branch(result)}{_tried(result)}")
+        result = _last(host, result, _plan_todo(host, request, platform, resolved=result, todo=todo, offers=offers))
     done = _steps(host, result, todo)
     if done and host["uid"] != 0 and not result.errors:
-        result.errors.append(needs_root(host["uid"]))
+        result = result.refused(needs_root(host["uid"]))
     return DriverPlan(**vars(result), todo=todo, steps=done, applies=_applies(todo), acts=bool(done))
+
+
+def _last(host: Host, result: Resolution, plans: Iterator[Resolution]) -> Resolution:
+    """Return the last of the resolutions, or the last one before a refusal, with its error."""
+    try:
+        for one in plans:
+            result = one
+    except NoVersion as error:
+        release = kernel_packages.how_to_release(host) if isinstance(error, NoModule) else ""
+        return result.refused(f"{error}{release}{_unknown_branch(result)}{_tried(result)}")
+    return result
 
 
 def _next_source(
@@ -120,28 +127,34 @@ def _plan_todo(
     request: DriverRequest,
     platform: dict | None,
     *,
-    result: Resolution,
+    resolved: Resolution,
     todo: DriverTodo,
     offers: Offers | None,
-) -> None:
-    """Plan what gives the host the driver: packages or the installer, files, modules and services."""
+) -> Iterator[Resolution]:
+    """Plan what gives the host the driver: packages or the installer, files, modules and services.
+
+    Yield the resolution with what each step decides, such as the version.
+    """
+    result = resolved
     if result.action == "install":
-        package_plan.plan_packages(host, request, result, todo, offers)
+        for result in package_plan.plan_packages(host, request, resolved, todo, offers):
+            yield result
         package_plan.plan_repositories(host, request, result, todo, offers.streams if offers else None)
         if result.source == "runfile":
-            runfile.plan(host, request, result, todo)
+            result = runfile.plan(host, request, result, todo)
         elif offers is None and todo.query:
             _query_alternatives(host, request, platform, result, todo)
-        package_plan.plan_holds(host, request, result, todo)
+        result = package_plan.plan_holds(host, request, result, todo)
     else:
-        adoption.hold(host, request, result, todo, platform)
+        result = adoption.hold(host, request, result, todo, platform)
     todo.services = [unit for unit in result.services if not adoption.is_running(host, unit)]
-    config_files.plan(host, request, result, todo)
+    result = config_files.plan(host, request, result, todo)
     todo.keep = system_container.KEEP if system_container.is_guest(host) else []
     if request.activate:
         todo.modules = _modules(host, result, todo)
     todo.unfinished = _is_unfinished(host, result)
     todo.runfile_record = None if todo.runfile else runfile.outdated_record(host)
+    yield result
 
 
 def _unknown_branch(result: Resolution) -> str:
@@ -286,20 +299,18 @@ def _dkms_without_prebuilt(
     why = package_plan.no_prebuilt(host, request, result, offers)
     if why is None:
         return result
-    other = _with_dkms(host, request, platform, result)
-    other.reasons.append(f"dkms modules: {why}")
+    other = _with_dkms(host, request, platform, result).but(f"dkms modules: {why}")
     if other.module_build is None:
-        result.errors.append(
+        return result.refused(
             f"{capitalized(why)}, and source {result.source} has no {result.flavor} modules of branch {result.branch} "
             f"for DKMS. {capitalized(result.prebuilt_hint)}, or request another branch."
         )
-        return result
-    other.errors = [
+    errors = [
         f"Prebuilt modules cannot be used: {why}. DKMS cannot build modules, either: {item} To get usable prebuilt "
         f"modules, {result.prebuilt_hint}.{kernel_packages.how_to_release(host)}"
         for item in other.errors
     ]
-    return other
+    return other.but(errors=errors)
 
 
 def _with_dkms(host: Host, request: DriverRequest, platform: dict | None, result: Resolution) -> Resolution:

@@ -43,24 +43,22 @@ def is_planned(host: Host, request: DriverRequest, result: DriverPlan) -> bool:
     return len(versions) > 1 or len(flavors) > 1
 
 
-def report(host: Host, request: DriverRequest, result: DriverPlan, facts: Mapping[str, Any] | None) -> None:
-    """Add the error or the reasons about a planned reload. `facts`: with SUBSETS, or None if they were not read."""
+def reported(host: Host, request: DriverRequest, result: DriverPlan, facts: Mapping[str, Any] | None) -> DriverPlan:
+    """Return the plan with the error or the reasons about its reload. `facts`: with SUBSETS, or None without them."""
     lost = [*_mig_devices(host, facts), *(_settings(facts) if _is_readable(facts) else [])]
     if lost and not request.reload_loses_settings:
-        result.errors.append(
+        return result.refused(
             f"This run would reload the driver's kernel modules, and the GPUs would lose: {'; '.join(lost)}. To reload "
             f"nevertheless, set {_VARIABLE} to true, and restore what the GPUs need after the run."
         )
-        return
     if lost:
-        result.reasons.append(f"{_VARIABLE} is true: the reload of the driver drops {'; '.join(lost)}")
+        result = result.but(f"{_VARIABLE} is true: the reload of the driver drops {'; '.join(lost)}")
     if facts is not None and not _is_readable(facts):
-        result.reasons.append(
+        return result.but(
             "the reload of the driver drops settings of the GPUs (power limits, compute mode, clocks), which cannot "
             f"be read now: {facts.get('nvidia_gpu_state_reason')}"
         )
-    else:
-        result.reasons.append("the reload of the driver drops locked clocks, which NVML cannot read")
+    return result.but("the reload of the driver drops locked clocks, which NVML cannot read")
 
 
 def _is_readable(facts: Mapping[str, Any] | None) -> bool:

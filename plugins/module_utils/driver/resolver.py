@@ -10,7 +10,7 @@ branch and packages. This file has the order of the decisions; `source`, `module
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
@@ -45,26 +45,28 @@ def resolve(
     result = Resolution(rejected_branches=list(rejected_branches), rejected_sources=dict(rejected_sources or {}))
     ids = nvidia_group(host)["device_ids"]
     if host["os"]["variant"] == "wsl" or (host["os"]["variant"] == "tegra" and not ids):
-        _keep_driver_of_system(host, request, result)
-        return result
+        return _keep_driver_of_system(host, request, result)
     if not ids:
-        _need_no_driver(host, request, result)
-        return result
+        return _need_no_driver(host, request, result)
     if system_container.is_guest(host):
-        try:
-            system_container.resolve(host, request, platform, result)
-        except Refused as error:
-            result.errors.append(str(error))
-        return result
+        return _last(system_container.resolve(host, request, platform, result), result)
     generations = {device: hardware_generations.of(device) for device in ids}
+    return _last(
+        _resolve(Case(host, request, platform, generations, driver_branch.window(generations), result)), result
+    )
+
+
+def _last(steps: Iterator[Case], result: Resolution) -> Resolution:
+    """Return the resolution after the last step, or after the last one before a refusal, with its error."""
     try:
-        _resolve(Case(host, request, platform, generations, driver_branch.window(generations), result))
+        for case in steps:
+            result = case.result
     except Refused as error:
-        result.errors.append(str(error))
+        return result.refused(str(error))
     return result
 
 
-def _need_no_driver(host: Host, request: DriverRequest, result: Resolution) -> None:
+def _need_no_driver(host: Host, request: DriverRequest, result: Resolution) -> Resolution:
     """Leave a host without own GPUs alone. Refuse settings that contradict GPUs in virtual machines."""
     guests, excluded = (
         nvidia_group(host)["gpus_of_guests"],
@@ -72,24 +74,23 @@ def _need_no_driver(host: Host, request: DriverRequest, result: Resolution) -> N
     )
     requested = _requested_services(request)
     if excluded:
-        result.reasons.append(
+        return result.but(
             f"option NVreg_ExcludedGpus of kernel module nvidia excludes all GPUs ({', '.join(excluded)}): this role "
             "changes nothing. To use the GPUs, remove the option and reboot"
         )
-        return
     if not guests:
         # A group may have settings for hosts with GPUs and also contain hosts without.
         ignored = f"; {' and '.join(requested)} has no effect here" if requested else ""
-        result.reasons.append(f"no NVIDIA GPU on the PCI bus: this host needs no NVIDIA driver{ignored}")
-        return
+        return result.but(f"no NVIDIA GPU on the PCI bus: this host needs no NVIDIA driver{ignored}")
     why = f"all GPUs are assigned to virtual machines ({', '.join(guests)})"
-    result.reasons.append(f"{why}: this host needs no NVIDIA driver")
+    result = result.but(f"{why}: this host needs no NVIDIA driver")
     if requested:
-        result.errors.append(
+        return result.refused(
             f"{' and '.join(requested)}, but {why}. This host therefore gets no NVIDIA driver, without which the "
             "service cannot run. Remove the setting for this host and make it in the virtual machine that has the "
             "GPUs and the switches. To use the GPUs on this host, bind them to kernel driver nvidia first."
         )
+    return result
 
 
 def _requested_services(request: DriverRequest) -> list[str]:
@@ -111,19 +112,18 @@ _OF_TEGRA = (
 )
 
 
-def _keep_driver_of_system(host: Host, request: DriverRequest, result: Resolution) -> None:
+def _keep_driver_of_system(host: Host, request: DriverRequest, result: Resolution) -> Resolution:
     """Keep a driver that a system other than the distribution provides. Refuse to install one."""
     is_wsl = host["os"]["variant"] == "wsl"
     why = _OF_WINDOWS if is_wsl else _OF_TEGRA
     requested = _requested_services(request)
     if request.source in _INSTALLING:
-        result.errors.append(_not_here(request, why))
-    elif requested:
-        result.errors.append(f"{' and '.join(requested)}, but {why}. Remove the setting for this host.")
-    elif is_wsl or _has_jetson_linux(host):
-        result.reasons.append(f"{why}; this role changes nothing")
-    else:
-        result.errors.append(f"The NVIDIA driver of this host is missing, and this role cannot install it: {why}.")
+        return result.refused(_not_here(request, why))
+    if requested:
+        return result.refused(f"{' and '.join(requested)}, but {why}. Remove the setting for this host.")
+    if is_wsl or _has_jetson_linux(host):
+        return result.but(f"{why}; this role changes nothing")
+    return result.refused(f"The NVIDIA driver of this host is missing, and this role cannot install it: {why}.")
 
 
 def _not_here(request: DriverRequest, why: str) -> str:
@@ -136,27 +136,25 @@ def _has_jetson_linux(host: Host) -> bool:
     return bool(release or packages or nvidia_driver(host)["loaded"])
 
 
-def _must_adopt(case: Case, installed: str | None) -> bool:
-    """Return whether only the installed driver can drive the GPUs. Refuse if there is none, or another is requested."""
+def _must_adopt(case: Case, installed: str | None) -> str | None:
+    """Return why only the installed driver can drive the GPUs. Refuse if there is none, or another is requested."""
     if case.host["os"]["variant"] == "tegra":
         if case.request.source in _INSTALLING:
             raise Refused(_not_here(case.request, _OF_TEGRA))
         if installed is None:
             raise Refused(f"The NVIDIA driver of this host is missing, and this role cannot install it: {_OF_TEGRA}.")
-        case.result.reasons.append(f"source preinstalled: {_OF_TEGRA}; the installed driver is kept")
-        return True
+        return f"source preinstalled: {_OF_TEGRA}; the installed driver is kept"
     if not nvidia_group(case.host)["vgpus"]:
-        return False
+        return None
     # The default URL of the installer is that of the driver for whole GPUs.
     if case.request.source == "runfile" and case.request.runfile_url:
-        return False
+        return None
     if installed is None or case.request.source in _INSTALLING or not _drives_vgpus(case.host):
         raise Refused(_needs_guest_driver(case, installed))
-    case.result.reasons.append(
+    return (
         f"source preinstalled: {_named_vgpus(case.host)}; the installed vGPU guest driver and its license service are "
         "kept"
     )
-    return True
 
 
 def _drives_vgpus(host: Host) -> bool:
@@ -193,32 +191,50 @@ def _needs_guest_driver(case: Case, installed: str | None) -> str:
     )
 
 
-def _resolve(case: Case) -> None:
+def _resolve(case: Case) -> Iterator[Case]:
+    """Yield the case after each step."""
     installed = driver_source.installed(case.host, case.platform)
-    if _must_adopt(case, installed):
-        case.result.source = "preinstalled"
-        adoption.adopt(case)
-        return
-    if case.platform is None and case.request.source in ("distribution", "nvidia"):
-        # The role does not know which packages of an unknown platform are an installed driver.
-        driver_source.data_of(case, case.request.source)
-    source = driver_source.choose(case, installed)
-    case.result.source = source
+    forced = _must_adopt(case, installed)
+    if forced is not None:
+        source, why = "preinstalled", [forced]
+    else:
+        if case.platform is None and case.request.source in ("distribution", "nvidia"):
+            # The role does not know which packages of an unknown platform are an installed driver.
+            driver_source.data_of(case, case.request.source)
+        source, why = driver_source.choose(case, installed)
+    case = case.but(*why, source=source)
+    yield case
     if source == "preinstalled":
-        adoption.adopt(case)
+        case = adoption.found(case)
+        yield case
+        yield adoption.adopt(case)
         return
     data = driver_source.runfile_data(case) if source == "runfile" else driver_source.data_of(case, source)
-    case.result.flavor = module_choice.flavor(case, data, installed == source)
-    case.result.build_limit = module_choice.build_limit(case.host, data, case.result.flavor)
-    case.result.other_sources = driver_source.others(case, source)
-    case.result.removal = source_change.removal(case.host, installed)
-    case.result.branch = driver_branch.choose_branch(case, data, installed == source)
-    case.result.branches = data["branches"]
-    case.result.action = "install"
+    is_installed = installed == source
+    flavor, reason = module_choice.flavor(case, data, is_installed)
+    limit = module_choice.build_limit(case.host, data, flavor)
+    case = case.but(f"{flavor} kernel modules: {reason}", flavor=flavor, build_limit=limit)
+    case = case.but(
+        other_sources=driver_source.others(case, source), removal=source_change.removal(case.host, installed)
+    )
+    yield case
+    choice = driver_branch.choose_branch(case, data, is_installed)
+    case = case.but(
+        *choice.reasons,
+        action="install",
+        branch=choice.branch,
+        branches=data["branches"],
+        first_version=choice.first_version,
+        successor=choice.successor,
+        alternative_branches=[*choice.alternatives],
+    )
+    yield case
     if source == "runfile":
-        case.result.module_build = "dkms"
-        case.result.version = case.request.version
+        case = case.but(module_build="dkms", version=case.request.version)
     else:
-        case.result.module_build = module_choice.build(case, data)
-    package_choice.choose(case, data)
-    module_choice.check_secure_boot(case, data)
+        build, why = module_choice.build(case, data)
+        case = case.but(*why, module_build=build)
+    yield case
+    case = package_choice.choose(case, data)
+    yield case
+    yield case.but(*module_choice.check_secure_boot(case, data))

@@ -42,26 +42,26 @@ def has_dkms(host: Host, result: Resolution) -> bool:
     return any(entry["version"] == version for entry in host["dkms"])
 
 
-def plan(host: Host, request: DriverRequest, result: Resolution, todo: DriverTodo) -> None:
-    """Plan a run of the installer if its version is not installed completely."""
+def plan(host: Host, request: DriverRequest, result: Resolution, todo: DriverTodo) -> Resolution:
+    """Plan a run of the installer if its version is not installed completely. Return what the resolution gains."""
     version = upstream_version(str(result.version))
     driver = nvidia_driver(host)
-    result.version = version
+    result = result.but(version=version)
     record = read_record(host)
     interrupted = record["pending"] == version
     # An interrupted installer may have left its uninstaller and the libraries, but no module.
     complete = not interrupted or version in (driver["on_disk"], driver["on_disk_next"])
     is_installed_version = driver["runfile"] and driver["library"] == version and complete
     if is_installed_version and not has_dkms(host, result):
-        _report_next_kernel(host, result, version)
+        result = result.but(*_next_kernel_without_module(host, version))
         complete = driver["on_disk"] == version or not _can_build_for_running_kernel(host, result)
     if is_installed_version and complete and driver["on_disk_flavor"] in (None, result.flavor):
-        return
+        return result
     url = request.runfile_url or _URL.format(version=version, arch=host["os"]["arch"])
     # A platform whose repositories have no DKMS can still use the installer. On an unknown platform, DKMS may exist.
     registers = has_dkms(host, result) or host["os"]["package_manager"] is None
     if not registers:
-        result.reasons.append(
+        result = result.but(
             "no DKMS: the installer builds modules only for the running kernel; run this role again after a boot into "
             "another kernel"
         )
@@ -76,6 +76,7 @@ def plan(host: Host, request: DriverRequest, result: Resolution, todo: DriverTod
         "options": options(host, version, result.flavor, registers),
         "record": _text({**record, "pending": version}),
     }
+    return result
 
 
 def _can_build_for_running_kernel(host: Host, result: Resolution) -> bool:
@@ -85,13 +86,14 @@ def _can_build_for_running_kernel(host: Host, result: Resolution) -> bool:
     )
 
 
-def _report_next_kernel(host: Host, result: Resolution, version: str) -> None:
+def _next_kernel_without_module(host: Host, version: str) -> list[str]:
     upcoming = host["kernel"]["next_boot"]
     if upcoming != host["kernel"]["running"] and nvidia_driver(host)["on_disk_next"] != version:
-        result.reasons.append(
+        return [
             f"kernel {upcoming}, which boots next, has no module of driver {version}: without DKMS, NVIDIA's "
             "installer builds modules only for the running kernel. Run this role again after the boot"
-        )
+        ]
+    return []
 
 
 def options(host: Host, version: str, flavor: str, has_dkms: bool) -> list[str]:

@@ -69,8 +69,8 @@ def is_only_loaded(host: Host) -> bool:
     return bool(driver["loaded"]) and not (driver["library_path"] or driver["library"] or driver["on_disk"] or on_disk)
 
 
-def choose(case: Case, installed: str | None) -> str:
-    """Return the source of the driver. Refuse to mix the installed driver with another source."""
+def choose(case: Case, installed: str | None) -> tuple[str, list[str]]:
+    """Return the source of the driver, and why. Refuse to mix the installed driver with another source."""
     requested = case.request.source
     if requested == "preinstalled" and installed is None:
         found = "no libnvidia-ml.so.1, no kernel module and no package"
@@ -82,21 +82,20 @@ def choose(case: Case, installed: str | None) -> str:
             f"nvidia_driver_source is preinstalled, but this host has no driver ({found}). Install the driver first, "
             "or set another source."
         )
+    reasons = []
     if installed is None and is_only_loaded(case.host) and case.result.node_version is None:
-        case.result.reasons.append(
+        reasons = [
             f"module {nvidia_driver(case.host)['loaded']} is loaded, but the files of its driver are gone; the loaded "
             "module is ignored"
-        )
+        ]
     _refuse_to_mix(case, installed, requested)
     if requested != "auto":
-        return requested
+        return requested, reasons
     if installed in ("distribution", "nvidia"):
-        case.result.reasons.append(f"source {installed}: {_how_known(case, installed)}")
-        return installed
+        return installed, [f"source {installed}: {_how_known(case, installed)}"]
     if installed is not None:
-        case.result.reasons.append(f"source preinstalled: {_why_kept(case, installed)}")
-        return "preinstalled"
-    return _first_suitable(case)
+        return "preinstalled", [f"source preinstalled: {_why_kept(case, installed)}"]
+    return _first_suitable(case, reasons)
 
 
 def _refuse_to_mix(case: Case, installed: str | None, requested: str) -> None:
@@ -131,8 +130,12 @@ def _refuse_to_mix(case: Case, installed: str | None, requested: str) -> None:
         )
 
 
-def _first_suitable(case: Case) -> str:
-    """Return the first source of the platform that supports the host, or the preferred one, whose refusal says why."""
+def _first_suitable(case: Case, reasons: list[str]) -> tuple[str, list[str]]:
+    """Return the first source of the platform that supports the host, or the preferred one, whose refusal says why.
+
+    The reasons follow those in `reasons`.
+    """
+    rejected: list[str] = []
     if case.platform is None:
         raise Refused(_unknown_platform(case.host))
     order = [
@@ -155,12 +158,10 @@ def _first_suitable(case: Case) -> str:
             why = f"the first source of {case.platform['title']} that supports this hardware"
             if vendor and source == "distribution":
                 why = f"Secure Boot is enabled, and {vendor} signs kernel modules that this host's kernel trusts"
-            case.result.reasons.append(f"source {source}: {why}")
-            return source
-        case.result.reasons.append(f"source {source} is not used: {obstacle}")
+            return source, [*reasons, *rejected, f"source {source}: {why}"]
+        rejected.append(f"source {source} is not used: {obstacle}")
     # The refusal for the preferred source is the most useful one.
-    del case.result.reasons[:]
-    return order[0]
+    return order[0], []
 
 
 def _change(case: Case, installed: str, requested: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
@@ -84,8 +85,8 @@ def _marks(data: dict) -> list[dict]:
     return [{"name": pattern(rule["name"])} for rule in rules if not ({"optional", "when", "component"} & set(rule))]
 
 
-def resolve(host: Host, request: DriverRequest, platform: dict | None, result: Resolution) -> None:
-    """Choose the packages, or keep libraries that already have the version of the node."""
+def resolve(host: Host, request: DriverRequest, platform: dict | None, result: Resolution) -> Iterator[Case]:
+    """Choose the packages, or keep libraries that already have the version of the node. Yield the case of each step."""
     loaded = nvidia_driver(host)["loaded"]
     _check_request(request, loaded)
     if not loaded:
@@ -93,29 +94,32 @@ def resolve(host: Host, request: DriverRequest, platform: dict | None, result: R
             "This host is an LXC guest, and no NVIDIA driver is loaded on its node. Load the driver on the node first. "
             "This role then installs the user-space packages of the same version in the guest."
         )
-    result.node_version = loaded
-    result.branch = loaded.partition(".")[0]
-    result.flavor = nvidia_driver(host)["kernel_module_flavor"]
-    result.reasons.append(f"user space of driver {loaded}, which the node has loaded: {_HERE}")
-    _report_settings_of_node(request, result)
-    window = Window(0, None, "", "")
-    case = Case(host, pinned(host, request), user_space(platform), {}, window, result)
+    window, branch = Window(0, None, "", ""), loaded.partition(".")[0]
+    case = Case(host, pinned(host, request), user_space(platform), {}, window, result).but(
+        f"user space of driver {loaded}, which the node has loaded: {_HERE}",
+        *_settings_of_node(request),
+        node_version=loaded,
+        branch=branch,
+        flavor=nvidia_driver(host)["kernel_module_flavor"],
+    )
+    yield case
     installed = driver_source.installed(host, case.platform)
     if request.source == "preinstalled" or installed in ("preinstalled", "runfile"):
-        _adopt(case, loaded, installed)
+        yield _adopt(case, loaded, installed)
         return
-    source = driver_source.choose(case, installed)
+    source, why = driver_source.choose(case, installed)
+    case = case.but(*why)
+    yield case
     data = driver_source.data_of(case, source)
     if not driver_branch.candidates(case, data):
         raise Refused(
-            f"{source_change.needed_by_guest(loaded)}, but no source has branch {result.branch} for this platform. "
+            f"{source_change.needed_by_guest(loaded)}, but no source has branch {branch} for this platform. "
             f"{source_change.advice_for_guest(loaded)}"
         )
-    result.source, result.action = source, "install"
-    result.branches = data["branches"]
-    result.other_sources = driver_source.others(case, source) if installed is None else []
-    package_choice.choose(case, data)
-    result.only_prebuilt = False
+    others = driver_source.others(case, source) if installed is None else []
+    case = case.but(source=source, action="install", branches=data["branches"], other_sources=others)
+    yield case
+    yield package_choice.choose(case, data).but(only_prebuilt=False)
 
 
 def _check_request(request: DriverRequest, loaded: str | None) -> None:
@@ -154,19 +158,18 @@ def _check_request(request: DriverRequest, loaded: str | None) -> None:
             )
 
 
-def _report_settings_of_node(request: DriverRequest, result: Resolution) -> None:
+def _settings_of_node(request: DriverRequest) -> list[str]:
     defaults = DriverRequest()
     ignored = [f"nvidia_driver_{name}" for name in _OF_NODE if getattr(request, name) != getattr(defaults, name)]
-    if ignored:
-        result.reasons.append(f"{' and '.join(ignored)} is ignored: {_HERE}")
+    return [f"{' and '.join(ignored)} is ignored: {_HERE}"] if ignored else []
 
 
-def _adopt(case: Case, loaded: str, installed: str | None) -> None:
+def _adopt(case: Case, loaded: str, installed: str | None) -> Case:
     """Keep libraries that no package manager source of this role provides, such as those that LXD mounts."""
     library = nvidia_driver(case.host)["library"]
     if library != loaded:
         found = f"the installed libraries have version {library}" if library else "it has no driver libraries"
         tool = "NVIDIA's installer (--no-kernel-module)" if installed == "runfile" else "the tool that installed them"
         raise Refused(f"{source_change.needed_by_guest(loaded)}, but {found}. Install version {loaded} with {tool}.")
-    case.result.source, case.result.action, case.result.version = "preinstalled", "adopt", loaded
-    case.result.reasons.append("source preinstalled: the libraries already have the version of the node")
+    why = "source preinstalled: the libraries already have the version of the node"
+    return case.but(why, source="preinstalled", action="adopt", version=loaded)

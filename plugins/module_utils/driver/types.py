@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
@@ -53,9 +53,12 @@ class Offers:
     dependencies: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass
+_AnyResolution = TypeVar("_AnyResolution", bound="Resolution")
+
+
+@dataclasses.dataclass(frozen=True)
 class Resolution:
-    """The driver for a host, with its packages and the reasons."""
+    """The driver for a host, with its packages and the reasons. Each step returns another one: see `but`."""
 
     # `none` (nothing to do), `adopt` (keep the installed driver) or `install`.
     action: str = "none"
@@ -140,6 +143,14 @@ class Resolution:
     # Why there is no driver for this host.
     errors: list[str] = dataclasses.field(default_factory=list)
 
+    def but(self: _AnyResolution, *reasons: str, **decided: Any) -> _AnyResolution:
+        """Return this resolution with what a step has decided, and the reasons for it."""
+        return dataclasses.replace(self, reasons=[*self.reasons, *reasons], **decided)
+
+    def refused(self: _AnyResolution, *errors: str) -> _AnyResolution:
+        """Return this resolution with more reasons why there is no driver for this host."""
+        return dataclasses.replace(self, errors=[*self.errors, *errors])
+
 
 @dataclasses.dataclass
 class DriverTransaction(RoleTransaction):
@@ -192,7 +203,7 @@ class DriverTodo:
     )
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class DriverPlan(Resolution):
     """The resolution, and the actions that it requires on this host."""
 
@@ -224,7 +235,7 @@ class Window(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One resolution: the host, the request, the platform's data, and the result, which the resolver fills in."""
+    """One resolution: the host, the request, the platform's data, and the result so far."""
 
     host: Host
     request: DriverRequest
@@ -233,6 +244,10 @@ class Case:
     generations: dict[str, Generation]
     window: Window
     result: Resolution
+
+    def but(self, *reasons: str, **decided: Any) -> Case:
+        """Return the case with what a step has decided, and the reasons for it."""
+        return dataclasses.replace(self, result=self.result.but(*reasons, **decided))
 
 
 def named(generations: dict[str, Generation], test: Callable[[Generation], bool]) -> str:

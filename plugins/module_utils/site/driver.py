@@ -56,10 +56,10 @@ def present(
     result = driver_plan.plan(
         host, values, data, versions, streams, dependencies=dependencies, rejected_sources=rejected_sources
     )
-    result.reloads = not result.errors and reload_settings.is_planned(host, request, result)
-    if result.reloads:
-        reload_settings.report(host, request, result, settings)
-        result.steps += [] if result.todo.modules["unload"] else [steps.own(steps.MODULE, "reload the kernel modules")]
+    if not result.errors and reload_settings.is_planned(host, request, result):
+        reload = [] if result.todo.modules["unload"] else [steps.own(steps.MODULE, "reload the kernel modules")]
+        result = result.but(reloads=True, steps=[*result.steps, *reload])
+        result = reload_settings.reported(host, request, result, settings)
     is_answered = versions is not None and result.rejected_sources == (rejected_sources or {})
     decision = _reboot(host, request, result, is_controller)
     manages = result.action != "none"
