@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
-import sys
 import typing as t
 from pathlib import Path
 
 import pytest
 import yaml
 
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
 
 # Two hosts in each batch. a1 fails or is unreachable.
@@ -48,14 +47,9 @@ def finished(tmp_path: Path, failure: str, limit: int) -> tuple[int, list[str], 
     inventory = INVENTORY.replace("a1\n", f"a1 {lost}\n") if failure == "unreachable" else INVENTORY
     (tmp_path / "hosts").write_text(inventory, encoding="utf-8")
     options = ["-e", "site_serial=2", "-e", f"site_max_fail_percentage={limit}", "-e", "ansible_ssh_retries=0"]
-    run = subprocess.run(
-        [sys.executable, "-m", "ansible", "playbook", "-i", "hosts", "play.yml", *options],
-        cwd=tmp_path,
-        env={**os.environ, "COLUMNS": "1000", "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "COLUMNS": "1000", "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml"}
+    argv = ["ansible-playbook", "-i", "hosts", "play.yml", *options]
+    run = ansible_run.run(argv, cwd=tmp_path, env=environment)
     ended = [line.partition("msg: end=")[2] for line in run.stdout.splitlines() if "msg: end=" in line]
     # The hosts of a batch, which share the first letter, end in any order.
     ended = [end for _letter, batch in itertools.groupby(ended, lambda end: end[0]) for end in sorted(batch)]

@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
 
 
@@ -24,14 +23,8 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
 def test_a_wrong_variable_of_one_host_stops_all_hosts_before_their_first_task(tmp_path, variable, error):
     hosts = f"good ansible_connection=local\nwrong ansible_connection=local {variable}\n"
     (tmp_path / "hosts").write_text(f"[gpu_hosts]\n{hosts}", encoding="utf-8")
-    run = subprocess.run(
-        [sys.executable, "-m", "ansible", "playbook", "-i", "hosts", str(ROOT / "playbooks/benchmark.yml")],
-        cwd=tmp_path,
-        env={**os.environ, "COLUMNS": "1000"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    argv = ["ansible-playbook", "-i", "hosts", str(ROOT / "playbooks/benchmark.yml")]
+    run = ansible_run.run(argv, cwd=tmp_path, env={**os.environ, "COLUMNS": "1000"})
     assert run.returncode != 0
     assert error in " ".join((run.stdout + run.stderr).replace("''", "'").split())
     assert run.stdout.count("\nTASK [") == 1, run.stdout

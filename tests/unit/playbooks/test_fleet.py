@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import typing as t
 from pathlib import Path
 
 import yaml
 
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.fleet_samples import H100, H100_FACTS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site.test_health import FACTS, GPU, HOST
@@ -73,14 +72,8 @@ def output(tmp_path: Path) -> tuple[int, list[str]]:
 def run_plays(tmp_path: Path, plays: list[dict], inventory: str, options: dict) -> tuple[int, list[str]]:
     (tmp_path / "play.yml").write_text(yaml.safe_dump(plays), encoding="utf-8")
     (tmp_path / "hosts").write_text(inventory, encoding="utf-8")
-    run = subprocess.run(
-        [sys.executable, "-m", "ansible", "playbook", "-i", "hosts", "play.yml", "-e", json.dumps(options)],
-        cwd=tmp_path,
-        env={**os.environ, "COLUMNS": "1000"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    argv = ["ansible-playbook", "-i", "hosts", "play.yml", "-e", json.dumps(options)]
+    run = ansible_run.run(argv, cwd=tmp_path, env={**os.environ, "COLUMNS": "1000"})
     return run.returncode, run.stdout.splitlines()
 
 

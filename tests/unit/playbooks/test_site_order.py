@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 
 TASKS = Path(__file__).resolve().parents[3] / "playbooks/tasks"
 ORDER = [{"part": name, "role": False, "removal": False} for name in ("first", "second", "third")]
@@ -37,8 +37,8 @@ def test_the_parts_keep_their_order_on_hosts_that_act_on_different_parts(tmp_pat
         "tasks": [save, {"ansible.builtin.include_tasks": "tasks/change.yml"}],
     }
     (tmp_path / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
-    argv = [sys.executable, "-m", "ansible", "playbook", "--check", "-i", f"{','.join(HOSTS)},", "play.yml"]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    argv = ["ansible-playbook", "--check", "-i", f"{','.join(HOSTS)},", "play.yml"]
+    done = ansible_run.run(argv, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     acted = re.findall(r"(\w) (\w+) acts", done.stdout)
     assert {host: [name for one, name in acted if one == host] for host in HOSTS} == HOSTS

@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import fleet_samples as samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
 
@@ -126,15 +127,9 @@ def run(tmp_path_factory) -> tuple[subprocess.CompletedProcess, list[dict], Path
     inventory = {"gpu_hosts": {"hosts": {name: {**local, **own} for name, own in hosts.items()}}}
     (directory / "hosts.json").write_text(json.dumps(inventory), encoding="utf-8")
     (directory / "cwd").mkdir()
-    command = [sys.executable, "-m", "ansible", "playbook", "--check", "-i", "../hosts.json", "../play.yml"]
-    done = subprocess.run(
-        [*command, "-e", "verify_file=fleet.json"],
-        cwd=directory / "cwd",
-        env={**os.environ, "PWD": str(directory / "cwd"), "COLUMNS": "1000"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    argv = ["ansible-playbook", "--check", "-i", "../hosts.json", "../play.yml", "-e", "verify_file=fleet.json"]
+    environment = {**os.environ, "PWD": str(directory / "cwd"), "COLUMNS": "1000"}
+    done = ansible_run.run(argv, cwd=directory / "cwd", env=environment)
     path = directory / "cwd/fleet.json"
     assert path.exists(), done.stdout + done.stderr
     return done, json.loads(path.read_text(encoding="utf-8")), path

@@ -47,7 +47,8 @@ def _module_socket(_process: int) -> str:
 
 
 def _server(environment: Mapping[str, str], directory: Path) -> subprocess.Popen[str]:
-    settings = tuple(sorted((name, value) for name, value in environment.items() if name.startswith("ANSIBLE_")))
+    names = [name for name in environment if name.startswith("ANSIBLE_") or name == "COLUMNS"]
+    settings = tuple((name, environment[name]) for name in sorted(names))
     if not (directory / "ansible.cfg").exists():
         directory = Path("/")
     key = (os.getpid(), settings, directory)
