@@ -42,14 +42,14 @@ IMPORTED = (
 ACTIONS = ("assert", "command", "copy", "debug", "fail", "file", "include_vars", "normal", "set_fact", "template")
 LOADED = (
     (loader.action_loader, ACTIONS),
-    (loader.become_loader, ("sudo",)),
+    (loader.become_loader, None),
     (loader.cache_loader, ("memory",)),
     (loader.callback_loader, None),
-    (loader.connection_loader, ("local", "ssh")),
+    (loader.connection_loader, None),
     (loader.filter_loader, None),
     (loader.inventory_loader, ("host_list", "script", "auto", "yaml", "ini", "toml")),
     (loader.lookup_loader, ("file", "vars")),
-    (loader.shell_loader, ("sh",)),
+    (loader.shell_loader, None),
     (loader.strategy_loader, ("linear",)),
     (loader.test_loader, None),
     (loader.vars_loader, None),
@@ -149,6 +149,8 @@ def prepare() -> None:
             list(plugins.all(class_only=True))
         for name in names or ():
             plugins.get(name, class_only=True)
+    # A run that waits for its tasks looks at them 1000 times a second otherwise.
+    constants.DEFAULT_INTERNAL_POLL_INTERVAL = 0.01
     # The collector would write to these objects, and each process would copy their memory.
     gc.collect()
     gc.freeze()
