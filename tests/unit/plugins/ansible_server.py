@@ -149,6 +149,11 @@ def prepare() -> None:
             list(plugins.all(class_only=True))
         for name in names or ():
             plugins.get(name, class_only=True)
+    # A process that needs one filter of a collection imports all of them.
+    with contextlib.suppress(ModuleNotFoundError):
+        importlib.import_module("ansible_collections.gpufleet.hosts")
+        loader.filter_loader.get("gpufleet.hosts._site_turns")
+        loader.action_loader.get("gpufleet.hosts.gpu_host_plan", class_only=True)
     # A run that waits for its tasks looks at them 1000 times a second otherwise.
     constants.DEFAULT_INTERNAL_POLL_INTERVAL = 0.01
     # The collector would write to these objects, and each process would copy their memory.
