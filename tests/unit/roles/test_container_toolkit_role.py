@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import re
 import sys
 from pathlib import Path
@@ -112,9 +111,8 @@ def test_directory_is_removed_and_reported_only_if_it_is_empty(tmp_path: Path) -
     (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
     argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", str(tmp_path / "play.yml")]
     argv += ["-e", f"ansible_python_interpreter={sys.executable}", "-e", f"ansible_remote_tmp={tmp_path / 'remote'}"]
-    environment = {**os.environ, "ANSIBLE_NOCOLOR": "1"}
     for options, changed, remains in ((["--check"], 0, True), ([], 1, False), ([], 0, False)):
-        done = ansible_run.run([*argv, *options], env=environment)
+        done = ansible_run.run([*argv, *options])
         assert f"changed={changed} " in done.stdout, done.stdout + done.stderr
         assert (done.returncode, empty.exists(), full.exists()) == (0, remains, True)
 
