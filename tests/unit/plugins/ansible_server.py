@@ -124,7 +124,9 @@ def perform(run: dict) -> int:
     os.environ.update(run["environment"])
     os.chdir(run["directory"])
     sys.argv = [run["command"], *run["arguments"]]
-    with tempfile.TemporaryDirectory() as constants.DEFAULT_LOCAL_TMP, kept_modules(Path(constants.DEFAULT_LOCAL_TMP)):
+    # On the file system of the packed modules, whatever TMPDIR is in the environment of the run.
+    with tempfile.TemporaryDirectory(dir=PACKED.parent) as folder, kept_modules(Path(folder)):
+        constants.DEFAULT_LOCAL_TMP = folder
         try:
             COMMANDS[run["command"]].cli_executor(sys.argv)
         except SystemExit as end:
