@@ -1059,7 +1059,7 @@ ansible_facts:
       returned: always
       type: list
       elements: dict
-      contains:
+      contains: &pci_function
         address:
           description: Address, as the kernel writes it.
           returned: always
@@ -1101,7 +1101,7 @@ ansible_facts:
           type: str
           sample: nvidia
         kind:
-          description: V(gpu), or V(other) for other functions of a board.
+          description: V(gpu), V(nvswitch), or V(other) for other functions of a board.
           returned: always
           type: str
           sample: gpu
@@ -1110,52 +1110,7 @@ ansible_facts:
       returned: always
       type: list
       elements: dict
-      contains:
-        address:
-          description: Address, as the kernel writes it.
-          returned: always
-          type: str
-          sample: "0000:c3:00.0"
-        vendor_id:
-          description: Vendor ID, hexadecimal.
-          returned: always
-          type: str
-          sample: "0x10de"
-        device_id:
-          description: Device ID, hexadecimal.
-          returned: always
-          type: str
-          sample: "0x22a3"
-        class_id:
-          description: Class, hexadecimal.
-          returned: always
-          type: str
-          sample: "0x068000"
-        subsystem_vendor_id:
-          description: Subsystem vendor ID, hexadecimal.
-          returned: always
-          type: str
-          sample: "0x10de"
-        subsystem_device_id:
-          description: Subsystem device ID, hexadecimal.
-          returned: always
-          type: str
-          sample: "0x1796"
-        numa_node:
-          description: NUMA node.
-          returned: always
-          type: int
-          sample: 0
-        kernel_driver:
-          description: Kernel driver of the function, such as V(nvidia), V(nouveau), V(nova_core) or V(vfio-pci).
-          returned: always
-          type: str
-          sample: nvidia
-        kind:
-          description: V(nvswitch).
-          returned: always
-          type: str
-          sample: nvswitch
+      contains: *pci_function
     nvidia_topology:
       description: Connections between the GPUs. V(null) if NVML does not answer.
       returned: when the subset V(topology) is gathered
