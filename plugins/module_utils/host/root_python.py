@@ -35,6 +35,14 @@ def find(root: str, current: str | None, status: Stat = os.lstat) -> str | None:
     return next((path for *_order, path in sorted(found, reverse=True) if fault(root, path, status) is None), None)
 
 
+def missing(subject: str, current: str | None, otherwise: str = "") -> str:
+    """Return the problem of a host without such a Python. `otherwise`: a second remedy, as the end of the sentence."""
+    return (
+        f"{subject}, but users other than root can replace {current or 'the Python'} that runs this task, and the host "
+        f"has no other suitable Python. Install Python 3.9 or later with the host's package manager{otherwise}."
+    )
+
+
 def fault(root: str, path: str, status: Stat = os.lstat) -> str | None:
     """Return why root must not run the program at `path`, or None."""
     if not is_like(PATH, path):

@@ -11,6 +11,7 @@ import hashlib
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import root_python
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import nvidia_docker_program
@@ -68,13 +69,8 @@ def plan(host: Host, engines: t.Collection[str], *, wanted: bool) -> WrapperFile
         )
     python = host["root_python"]
     if python is None:
-        return WrapperFile(
-            problems=[
-                f"{_OPTION} is true, but users other than root can replace {host['python'] or 'the Python'} that runs "
-                f"this task, and the host has no other suitable Python for {PATH}. Install Python 3.9 or later with "
-                "the host's package manager, or remove the variable."
-            ]
-        )
+        problem = root_python.missing(f"{_OPTION} is true", host["python"], ", or remove the variable")
+        return WrapperFile(problems=[problem])
     seen = host["files"].get(PATH) or {}
     if (seen.get("content"), seen.get("mode")) == (digest(python), MODE):
         return WrapperFile()

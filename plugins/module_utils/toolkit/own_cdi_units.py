@@ -12,6 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observe
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.staleness import REFRESH_UNIT as UNIT
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import root_python
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units
@@ -161,11 +162,8 @@ def _problem(host: Host, digest: str | None) -> str | None:
             "the Python package nvidia-ml-py for the Python that runs Ansible."
         )
     if host["root_python"] is None:
-        return (
-            f"{UNIT} runs as root, but users other than root can replace {host['python'] or 'the Python'} that "
-            "runs this task, and the host has no other suitable Python. Install Python 3.9 or later with the "
-            "host's package manager, or remove cdi from nvidia_container_toolkit_isolations."
-        )
+        otherwise = ", or remove cdi from nvidia_container_toolkit_isolations"
+        return root_python.missing(f"{UNIT} runs as root", host["python"], otherwise)
     return None
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import root_python
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import cdi_specification_check
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendors import VendorDriver
 
@@ -124,11 +125,7 @@ def plan(
         result.reasons.append(f"{vendor.service} is masked, so the role does not use it")
         return result
     if host["root_python"] is None:
-        result.problems.append(
-            f"{vendor.service} runs as root, but users other than root can replace {host['python'] or 'the Python'} "
-            "that runs this task, and the host has no other suitable Python. Install Python 3.9 or later with the "
-            "host's package manager."
-        )
+        result.problems.append(root_python.missing(f"{vendor.service} runs as root", host["python"]))
         return result
     options = program_options(vendor, kind)
     if observed_files.content(host, result.program) != digest(options):
