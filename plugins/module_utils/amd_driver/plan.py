@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver impor
     cdi_engine_check,
     cdi_units,
     group_members,
+    shared_plan,
     vendors,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendors import VendorDriver
@@ -37,11 +38,9 @@ _FIRMWARE_PACKAGES = {"amdgpu": {"debian": "firmware-amd-graphics (component non
 
 @dataclasses.dataclass
 class VendorPlan:
-    """What the role does. `load`: the kernel module to load, or None. `devices`: those that containers can get."""
+    """What the role does. `load`: the kernel module to load, or None."""
 
-    wanted: bool
-    vendor: str = ""
-    title: str = ""
+    wanted: bool = False
     load: str | None = None
     users: group_members.VendorUsers = dataclasses.field(default_factory=group_members.VendorUsers)
     cdi: cdi_units.VendorRefresh = dataclasses.field(default_factory=cdi_units.VendorRefresh)
@@ -57,8 +56,8 @@ class VendorPlan:
 def plan(
     host: Host, vendor: VendorDriver, request: AmdDriverRequest, digest: Callable[[dict[str, Any]], str]
 ) -> VendorPlan:
-    """Return what the role does on this host. `digest`: see `refresh.plan`."""
-    result = VendorPlan(wanted=False, vendor=vendor.name, title=vendor.title)
+    """Return what the role does on this host. `digest`: see `cdi_units.plan`."""
+    result = VendorPlan()
     if request.state == "absent":
         return _finished(host, _removal(host, vendor, result))
     if host["accelerators"][vendor.name] is None:
@@ -72,16 +71,13 @@ def plan(
         result.reason = f"this host has no {vendor.title} for computing"
         return _finished(host, result)
     result.wanted = True
-    result.report = _report(state, devices)
+    result.report = shared_plan.report(state, devices)
     _driver(host, vendor, request, result)
     if not result.problems:
         result.users = group_members.plan(host, vendor, request.users)
-        is_ready = state["state"] == schema.READY or bool(result.load)
-        result.cdi = cdi_units.plan(host, vendor, devices, request.cdi_kind, digest, is_ready=is_ready)
-        result.problems += result.cdi.problems
-        result.reasons += result.cdi.reasons
-        result.reasons += cdi_engine_check.obstacles(host, result.cdi.specification) if is_ready else []
-        result.verify = is_ready
+        kind = request.cdi_kind
+        shared_plan.keep_specification(host, vendor, devices, state, result, kind=kind, digest=digest)
+        result.reasons += cdi_engine_check.obstacles(host, result.cdi.specification) if result.verify else []
     return _finished(host, result)
 
 
@@ -152,12 +148,3 @@ def _finished(host: Host, result: VendorPlan) -> VendorPlan:
         result.problems.append(needs_root(host["uid"]))
     result.reasons = [*([result.reason] if result.reason else []), *result.reasons]
     return result
-
-
-def _report(state: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {
-        "state": state["state"],
-        "reason": state["reason"],
-        "driver_version": state["driver_version"],
-        "devices": [one["stable_id"] for one in devices],
-    }

@@ -100,7 +100,7 @@ def plan(
 ) -> GaudiPlan:
     """Return what the role does on this host. `versions`: the available versions, None before the query.
 
-    `digest`: see `refresh.plan`. `engines`: the versions of the engines that are installed or will be.
+    `digest`: see `cdi_units.plan`. `engines`: the versions of the engines that are installed or will be.
     `restart_policy`: that of role container_engine.
     """
     result = GaudiPlan()

@@ -96,7 +96,7 @@ def plan(
 ) -> NeuronPlan:
     """Return what the role does on this host. `versions`: the available versions, None before the query.
 
-    `data`: the platforms and the releases of the role. `digest`: see `refresh.plan`. `has_docker`: whether Docker is
+    `data`: the platforms and the releases of the role. `digest`: see `cdi_units.plan`. `has_docker`: whether Docker is
     installed, or will be.
     """
     result = NeuronPlan()

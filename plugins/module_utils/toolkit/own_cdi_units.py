@@ -107,7 +107,7 @@ def plan(
 
     `driver`: the version that is loaded or will be. `digest` returns that of the program, or None if the controller
     cannot build it. `has_new_driver`: its files change in this run. `waits` and `changed`: see
-    `cdi_refresh`.
+    `cdi_units`.
     """
     state = host["services"].get(UNIT) or {}
     if state.get("load_state") == "masked":

@@ -98,7 +98,7 @@ def plan(
 
     `versions` is None before the query of the repositories. `engines`: the versions of the engines that are installed
     or will be. `driver`: the version of the driver that is loaded or will be. `has_new_driver`: its files
-    change in this run. `cdi_waits` and `cdi_changed`: see `cdi_refresh`. `restart_policy`: that of role
+    change in this run. `cdi_waits` and `cdi_changed`: see `cdi_units`. `restart_policy`: that of role
     container_engine. `cdi_program` returns the digest of the program of own_cdi, or None.
     """
     result = ToolkitPlan()

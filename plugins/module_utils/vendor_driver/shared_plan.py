@@ -91,12 +91,12 @@ def keep_specification(
     vendor: VendorDriver,
     devices: Sequence[Mapping[str, Any]],
     state: Mapping[str, Any],
-    result: VendorDriverPlan,
+    result: Any,
     *,
     kind: str,
     digest: Callable[[dict[str, Any]], str],
 ) -> None:
-    """Plan the CDI specification. `digest`: see `refresh.plan`."""
+    """Plan the CDI specification in the plan of a role, `result`. `digest`: see `cdi_units.plan`."""
     is_ready = state["state"] == schema.READY or bool(result.load)
     result.cdi = cdi_units.plan(host, vendor, devices, kind, digest, is_ready=is_ready)
     result.problems += result.cdi.problems
