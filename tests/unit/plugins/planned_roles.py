@@ -20,7 +20,7 @@ import os
 from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 
-names = ("services", "files", "package_lock_timeout", "driver_volume")
+names = ("services", "files", "package_lock_timeout", "driver_volume", "_declared")
 module = AnsibleModule({name: {"type": "raw"} for name in names}, supports_check_mode=True)
 calls = Path(os.environ["CALLS"])
 known = json.loads(calls.read_text())
