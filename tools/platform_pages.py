@@ -126,10 +126,10 @@ def of_vendors(key: str) -> list[str]:
         release = re.sub(r"-55\.el10_0", "-124.20.1.el10_1", samples.KERNELS[key])
         there = samples.host(key, (samples.H100,), os=system_of_vendor(key, name), kernel=release)
         result = samples.resolve(there, {"source": "distribution"}, samples.platform(key, there["os"]))
-        # It depends on what the vendor's repositories contain.
-        result.stream = None
         base = release.partition(".el")[0]
-        result.packages = [item.replace(f"*-{base}", "DRIVER-RELEASE") for item in result.packages]
+        packages = [item.replace(f"*-{base}", "DRIVER-RELEASE") for item in result.packages]
+        # The stream depends on what the vendor's repositories contain.
+        result = result.but(stream=None, packages=packages)
         when = "with Secure Boot, or with" if "precompiled" in data["builds"] else "with"
         lines.append(
             f"- {data['vendor']}'s driver (release {data['from']} or newer, {', '.join(data['arches'])}), {when} "
