@@ -46,10 +46,11 @@ def apply(
     drop_in = folder / "drop-in.toml"
     if former is not None:
         drop_in.write_text(former)
-    for name in ("cri.yml", "file.yml"):
+    for name in ("cri.yml", "../../observe/tasks/files.yml"):
         lines = (TASKS / name).read_text(encoding="utf-8").splitlines()
         text = "\n".join(line for line in lines if line.strip() not in ("owner: root", "group: root"))
-        (folder / name).write_text(text.replace("ansible.builtin.systemd_service", "fake_unit"), encoding="utf-8")
+        text = text.replace("ansible.builtin.systemd_service", "fake_unit").replace("../../observe/tasks/", "")
+        (folder / Path(name).name).write_text(text, encoding="utf-8")
     (folder / "library").mkdir()
     (folder / "library/fake_unit.py").write_text(UNIT, encoding="utf-8")
     for name, text in (("ctr", ctr), ("journalctl", "#!/bin/sh\necho last line of the journal\n")):
