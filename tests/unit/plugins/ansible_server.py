@@ -161,9 +161,8 @@ def prepare() -> None:
         loader.action_loader.get("gpufleet.hosts.gpu_host_plan", class_only=True)
     # A run that waits for its tasks looks at them 1000 times a second otherwise.
     constants.DEFAULT_INTERNAL_POLL_INTERVAL = 0.01
-    # The collector would write to these objects, and each process would copy their memory.
-    gc.collect()
-    gc.freeze()
+    # The runs are short, and the collector would copy the memory of these objects to each process.
+    gc.disable()
 
 
 def main() -> None:
