@@ -94,13 +94,16 @@ class Simulated:
 
 def leaves(value, path: str = "") -> dict:
     """Flatten facts to one entry per value, to compare them field by field."""
-    if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list):
-        items = enumerate(value)
-    else:
-        return {path: value}
-    flat = {path: type(value)()} if not value else {}
-    for key, inner in items:
-        flat.update(leaves(inner, f"{path}.{key}" if path else str(key)))
+    flat: dict = {}
+    _flatten(value, path, flat)
     return flat
+
+
+def _flatten(value, path: str, flat: dict) -> None:
+    if not isinstance(value, (dict, list)):
+        flat[path] = value
+        return
+    if not value:
+        flat[path] = type(value)()
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        _flatten(inner, f"{path}.{key}" if path else str(key), flat)

@@ -110,6 +110,7 @@ def test_broken_file_and_broken_record_are_errors() -> None:
 def test_random_sequences_end_with_the_first_file() -> None:
     chance = random.Random(4)
     samples: dict[t.Any, t.Any] = {bool: [True, False], str: ["a", 'b "c"'], list: [["x"], []]}
+    first = toml_text.parse(DEFAULT)
     for _round in range(60):
         text: str | None = DEFAULT
         record: str | None = None
@@ -122,5 +123,5 @@ def test_random_sequences_end_with_the_first_file() -> None:
             assert {name: toml_text.get(tree, tuple(name.split("."))) for name in config} == config
             text, record = done.text, done.record
         back = config_file.plan(text, record, {})
-        assert toml_text.parse(str(back.text)) == toml_text.parse(DEFAULT)
+        assert back.text == DEFAULT or toml_text.parse(str(back.text)) == first
         assert back.record is None
