@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import modul
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run, driver_samples
 
 TASKS = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver" / "tasks"
+SHARED = ("../../observe/tasks/own_files.yml", "../../observe/tasks/files.yml")
 UNIT = "nvidia-persistenced.service"
 PLAN = {"load": ["nvidia", "nvidia_uvm"], "unload": ["nvidia_uvm", "nvidia"], "services": [UNIT]}
 FREE = "nvidia_uvm 4907008 0 - Live 0x0\nnvidia 56717312 1 nvidia_uvm, Live 0x0\n"
@@ -48,7 +49,7 @@ class Host:
 
     def reload(self, modules: str) -> str:
         (self.root / "modules").write_text(modules)
-        for name in ("modules.yml", "module_users.yml", "module_obstacles.yml", "../../observe/tasks/files.yml"):
+        for name in ("modules.yml", "module_users.yml", "module_obstacles.yml", *SHARED):
             text = (TASKS / name).read_text(encoding="utf-8").replace("/proc/modules", f"{self.root}/modules")
             text = text.replace("/run/gpufleet", f"{self.root}/run").replace("owner: root", f"owner: {os.getuid()}")
             text = text.replace("group: root", f"group: {os.getgid()}")

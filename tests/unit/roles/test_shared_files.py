@@ -14,7 +14,7 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 
-TASKS = Path(__file__).resolve().parents[3] / "roles/observe/tasks/files.yml"
+TASKS = Path(__file__).resolve().parents[3] / "roles/observe/tasks"
 
 
 def mode(path: Path) -> int:
@@ -22,8 +22,10 @@ def mode(path: Path) -> int:
 
 
 def test_files_are_written_and_removed_and_directories_of_others_keep_their_modes(tmp_path: Path) -> None:
-    text = TASKS.read_text(encoding="utf-8").replace("owner: root", f"owner: {os.getuid()}")
-    (tmp_path / "files.yml").write_text(text.replace("group: root", f"group: {os.getgid()}"), encoding="utf-8")
+    for name in ("files.yml", "own_files.yml"):
+        text = (TASKS / name).read_text(encoding="utf-8").replace("owner: root", f"owner: {os.getuid()}")
+        text = text.replace("group: root", f"group: {os.getgid()}").replace("../../observe/tasks/", "")
+        (tmp_path / name).write_text(text, encoding="utf-8")
     theirs, ours, old = tmp_path / "theirs", tmp_path / "ours/deep", tmp_path / "theirs/old"
     theirs.mkdir(mode=0o700)
     old.write_text("old")
@@ -33,9 +35,11 @@ def test_files_are_written_and_removed_and_directories_of_others_keep_their_mode
         {"path": str(theirs / "missing"), "content": None},
         {"path": str(theirs / "empty"), "content": ""},
     ]
-    include = {"ansible.builtin.include_tasks": "files.yml"}
-    own = {"__observe_files": [{"path": str(ours / "file"), "content": '{"a": 1}\n'}], "__observe_directories": True}
-    tasks = [{**include, "vars": {"__observe_files": wanted}}, {**include, "vars": own}]
+    own = [{"path": str(ours / "file"), "content": '{"a": 1}\n'}]
+    tasks = [
+        {"ansible.builtin.include_tasks": "files.yml", "vars": {"__observe_files": wanted}},
+        {"ansible.builtin.include_tasks": "own_files.yml", "vars": {"__observe_files": own}},
+    ]
     (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
     values = json.dumps({"ansible_python_interpreter": sys.executable})
     argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", values, str(tmp_path / "play.yml")]
