@@ -50,7 +50,7 @@ git init -q . && git add -A >/dev/null
 # The unit tests reuse the files that earlier runs built and downloaded.
 [ "$command" = sanity ] || ln -s "$collection/.cache" .cache
 if [ "$command" = sanity ] && [ $# -eq 0 ]; then
-    # These two take most of the time, so they check what users get. `make lint` checks every file with ruff, which has their
+    # These two take most of the time, so they check what users get. `make lint` checks every file with ruff, which has most of their
     # rules. They run beside the other tests, in a tree of their own, because both write tests/output.
     slow=(pylint pep8)
     mkdir "$scratch/slow"

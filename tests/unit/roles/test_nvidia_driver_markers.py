@@ -44,7 +44,7 @@ class Role:
         self.folder, self.state = folder, folder / "state"
         for part in ("tasks", "vars"):
             (folder / "role" / part).mkdir(parents=True)
-        for name in ("files.yml", "marker.yml", "marker_set.yml", "marker_clear.yml"):
+        for name in ("files.yml", "initramfs.yml", "marker.yml", "marker_set.yml", "marker_clear.yml"):
             self.write(f"tasks/{name}", steps(name))
         (folder / "observe/tasks").mkdir(parents=True)
         for name in ("files.yml", "empty_directory.yml"):
