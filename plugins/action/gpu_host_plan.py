@@ -16,6 +16,7 @@ from typing import Any
 from ansible import constants as C
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import become_loader, connection_loader
 
@@ -143,8 +144,10 @@ class ActionModule(ActionBase):
         values = self._variables(selected, names.errors)
         host = self._observe(values, selected)
         notes = self._check_boot(host, options)
-        adopted = self._adopt(host, values, options) if options["adopt"] else None
+        adopted = self._adopt(host, options) if options["adopt"] else None
         selected = adopted.parts if adopted else selected
+        if selected:
+            self._check_data_root(host, values, adopts=adopted is not None)
         host, parts, facts = self._resolve(host, values, selected, options)
         notes = [*notes, *site_report.leftover_notes(host, parts)]
         try:
@@ -251,18 +254,20 @@ class ActionModule(ActionBase):
             errors = dnf_excludes.explained(errors, self._known.answer.get("hidden") or {})
             raise Failure(" ".join(errors), errors=errors, notes=notes, changes=shown)
 
-    def _adopt(self, host: dict[str, Any], values: dict[str, dict[str, Any]], options: dict[str, Any]) -> Adoption:
+    def _adopt(self, host: dict[str, Any], options: dict[str, Any]) -> Adoption:
         """Return what may act on the prepared image of the host. Fail if the image cannot be adopted."""
-        engine = engine_request.read(values.get("container_engine", {}))
-        on_nvme = "container_engine" in values and bool(self._docker_options)
         try:
-            adopted = adoption_image.adopt(host, options["parts"], options["image"].strip())
+            return adoption_image.adopt(host, options["parts"], options["image"].strip())
         except adoption_image.NotAdoptable as error:
             raise Failure(str(error), errors=[str(error)]) from error
-        error = adoption_image.data_root_problem(host, engine, on_nvme=on_nvme) if adopted.parts else None
+
+    def _check_data_root(self, host: dict[str, Any], values: dict[str, dict[str, Any]], *, adopts: bool) -> None:
+        """Fail if Docker's data would be on disks that are not mounted. A role that runs alone does not adopt."""
+        on_nvme = "container_engine" in values and bool(self._docker_options)
+        engine = engine_request.read(values.get("container_engine", {}))
+        error = adoption_image.data_root_problem(host, engine, on_nvme=on_nvme) if adopts or on_nvme else None
         if error:
             raise Failure(error, errors=[error])
-        return adopted
 
     def _check_boot(self, host: dict[str, Any], options: dict[str, Any]) -> list[str]:
         """Fail if cloud-init still runs after the time limit. Without a limit, return a note for the user."""
@@ -454,7 +459,8 @@ class ActionModule(ActionBase):
 
 def _timeout_variable(options: Mapping[str, Any]) -> str:
     """Name the variable of the playbook that limits how long it waits for cloud-init."""
-    return "dlami_cloud_init_timeout" if options.get("adopt") else "site_cloud_init_timeout"
+    adopts = boolean(options.get("adopt") or False, strict=False)
+    return "dlami_cloud_init_timeout" if adopts else "site_cloud_init_timeout"
 
 
 def _read(role: str, values: Mapping[str, Any]) -> Any:

@@ -110,9 +110,20 @@ def test_an_extra_variable_replaces_what_dlami_sets(tmp_path):
 
 def test_site_adopts_the_hosts_that_ask_for_it(tmp_path):
     limits = {"dlami_cloud_init_timeout": 60, "site_cloud_init_timeout": 70}
-    hosts = {"bare": limits, "mode": {**limits, "site_adopt": True, "dlami_image": "eks"}}
+    modes = {"letter": "y", "word": " True ", "empty": "", "null": None, "no": "off"}
+    hosts = {name: {**limits, "site_adopt": value} for name, value in modes.items()}
+    hosts |= {"bare": limits, "mode": {**limits, "site_adopt": True, "dlami_image": "eks"}}
     seen, output = run(tmp_path, "site", hosts=hosts)
     assert seen["bare.play"] == {**OPTIONS, "adopt": False, "cloud_init_timeout": 70}
     assert seen["mode.play"] == {"adopt": True, "image": "eks", "cloud_init_timeout": 60}
+    # The plan reads the value as `true` or `false`, and the time limit agrees with it.
+    assert {name: seen[f"{name}.play"]["cloud_init_timeout"] for name in modes} == {
+        "letter": 60,
+        "word": 60,
+        "empty": 70,
+        "null": 70,
+        "no": 70,
+    }
+    assert [seen[f"{name}.play"]["adopt"] for name in modes] == ["y", " True ", False, False, "off"]
     assert ("report none" in output, "report mode" in output) == (True, True)
     assert ("cuda adopted by mode" in output, "cuda adopted by bare" in output) == (True, False)

@@ -401,6 +401,15 @@ def test_default_options_of_dockerd_are_merged_with_those_of_the_user(host, give
     assert result["plan"][ENGINE]["options"] == {**expected, "live-restore": True}
 
 
+@pytest.mark.parametrize("kind", ["dlami", None])
+@pytest.mark.parametrize("adopt", [True, False], ids=["first plan", "plan of the role"])
+def test_docker_does_not_move_to_disks_that_are_not_mounted(host, kind, adopt):
+    result = host.run(dlami(kind=kind, nvme=None), parts=[ENGINE], variables=NVME, adopt=adopt)
+    refuses_image = adopt and not kind
+    assert result["failed"]
+    assert ("no disk is mounted at /opt/dlami/nvme" in result["msg"]) is not refuses_image, result["msg"]
+
+
 def test_site_without_its_mode_ignores_the_variables_of_dlami(host):
     result = host.run(dlami(), parts=[ENGINE], variables={**NVME, "site_adopt": False, "dlami_docker_on_nvme": "x"})
     assert result["plan"][ENGINE]["options"] == {"live-restore": True}
@@ -490,7 +499,12 @@ def booting(there: dict, state: str = "running") -> dict:
 
 @pytest.mark.parametrize(
     ("more", "variable"),
-    [({}, "site_cloud_init_timeout"), ({"adopt": True}, "dlami_cloud_init_timeout")],
+    [
+        ({}, "site_cloud_init_timeout"),
+        ({"adopt": "false"}, "site_cloud_init_timeout"),
+        ({"adopt": "y"}, "dlami_cloud_init_timeout"),
+        ({"adopt": True}, "dlami_cloud_init_timeout"),
+    ],
 )
 def test_a_host_on_which_cloud_init_does_not_finish_fails_before_any_other_call(host, more, variable):
     there = booting(dlami() if more else bare())
