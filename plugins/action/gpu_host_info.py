@@ -17,6 +17,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registr
 class ActionModule(ActionBase):
     """Run the module with the declarations of all parts."""
 
+    TRANSFERS_FILES = False
+    _supports_async = True
+    _supports_check_mode = True
+
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
         wrap_async = bool(self._task.async_val) and not self._connection.has_native_async

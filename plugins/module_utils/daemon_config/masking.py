@@ -33,8 +33,9 @@ _QUOTED_LOGIN = re.compile(
 )
 _REGISTRY_LIST = re.compile(rf'("(?:{"|".join(REGISTRY_OPTIONS)})"\s*:\s*\[)((?:[^\]"]|"(?:\\.|[^"\\])*")*)')
 # The ends of the names of secrets. Log drivers have such options, for example splunk-token.
+# PWD is the working directory of the shell.
 SECRET_NAMES = (
-    "token|passw(?:or)?d|pwd|passphrase|secret|auth|authorization|credentials?|bearer|"
+    "token|passw(?:or)?d|(?-i:pwd)|[-_.]pwd|passphrase|secret|auth|authorization|credentials?|bearer|"
     "(?:api|access|secret|private|shared)[-_.]?key"
 )
 _SECRET_KEY = re.compile(rf"(?i)(?:{SECRET_NAMES})$")

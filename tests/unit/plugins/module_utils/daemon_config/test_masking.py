@@ -74,6 +74,7 @@ def test_values_of_secret_keys_are_masked(text: str, expected: str) -> None:
         "SharedKey",
         "shared_key",
         "loki-pwd",
+        "DB_PWD",
         "private-key",
         "privatekey",
         "api-key",
@@ -87,7 +88,7 @@ def test_options_with_the_name_of_a_secret_are_masked(name: str) -> None:
     assert masking.masked_tree({"log-opts": {name: "s3cret"}}) == {"log-opts": {name: "********"}}
 
 
-@pytest.mark.parametrize("name", ["authorization-plugins", "max-size", "tag", "tlskey-path", "keyring"])
+@pytest.mark.parametrize("name", ["authorization-plugins", "max-size", "tag", "tlskey-path", "keyring", "PWD"])
 def test_other_options_are_not_masked(name: str) -> None:
     assert masking.masked_tree({name: "value"}) == {name: "value"}
     assert masking.masked(f"--log-opt {name}=value") == f"--log-opt {name}=value"
