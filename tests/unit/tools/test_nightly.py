@@ -62,10 +62,12 @@ class NightlyCheckout:
         self.git("commit", "--quiet", "--allow-empty", "--message=state")
 
     def start(self, *arguments):
+        # A shell starts background jobs with SIGINT ignored, and make gives its own options to the next make.
+        others = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MFLAGS", "MAKELEVEL"}}
         return subprocess.Popen(
-            ["tools/nightly.sh", *arguments],
+            ["env", "--default-signal=INT", "tools/nightly.sh", *arguments],
             cwd=self.path,
-            env={**os.environ, "PATH": f"{self.path}/bin:{os.environ['PATH']}"},
+            env={**others, "PATH": f"{self.path}/bin:{os.environ['PATH']}"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
