@@ -137,8 +137,9 @@ def _plan_todo(
     """
     result = resolved
     if result.action == "install":
-        for result in package_plan.plan_packages(host, request, resolved, todo, offers):
-            yield result
+        for step in package_plan.plan_packages(host, request, resolved, todo, offers):
+            result = step
+            yield step
         package_plan.plan_repositories(host, request, result, todo, offers.streams if offers else None)
         if result.source == "runfile":
             result = runfile.plan(host, request, result, todo)
