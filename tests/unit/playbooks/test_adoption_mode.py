@@ -61,7 +61,7 @@ PREPARED = {
 OPTIONS = {"adopt": True, "image": "", "cloud_init_timeout": 900}
 
 
-def run(tmp_path: Path, playbook: str, *options: str, hosts: dict = HOSTS) -> tuple[dict[str, dict], str]:
+def run(tmp_path: Path, playbook: str, *options: str, hosts: dict | None = None) -> tuple[dict[str, dict], str]:
     """Return what the plans of each host were given, in the play and in a role, and the output."""
     shutil.copytree(ROOT / "playbooks", tmp_path, dirs_exist_ok=True)
     for path in tmp_path.rglob("*.yml"):
@@ -78,7 +78,7 @@ def run(tmp_path: Path, playbook: str, *options: str, hosts: dict = HOSTS) -> tu
         "seen/observed": json.dumps(OBSERVED),
     }
     files["hosts.yml"] = json.dumps(
-        {"gpu_hosts": {"hosts": hosts, "vars": {"ansible_connection": "local", "seen_in": str(seen)}}}
+        {"gpu_hosts": {"hosts": hosts or HOSTS, "vars": {"ansible_connection": "local", "seen_in": str(seen)}}}
     )
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

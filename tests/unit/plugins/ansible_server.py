@@ -72,7 +72,9 @@ def packed_module(command_line: object, code: bytes | None) -> dict[str, str] | 
         return None
     *variables, program, last, sleep, seconds = ["", "", "", "", *shlex.split(shell[2])]
     known = [variable.partition("=") for variable in variables if variable]
-    if [program, last, sleep, seconds] != [sys.executable, "&&", "sleep", "0"] or not all(mark for _, mark, _ in known):
+    if [program, last, sleep, seconds] != [sys.executable, "&&", "sleep", "0"] or not all(
+        mark for _name, mark, _value in known
+    ):
         return None
     return {name: value for name, _mark, value in known}
 
@@ -100,7 +102,7 @@ def kept_modules(temporary: Path) -> Iterator[None]:
     parts = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith("ANSIBLE_")]
     for folder in folders:
         parts += [f"{path.name}\0{path.read_text()}" for path in sorted(folder.glob("library/*")) if path.is_file()]
-        if [*folder.glob("collections"), *folder.glob("module_utils"), *folder.glob("roles/*/library")]:
+        if any(any(folder.glob(name)) for name in ("collections", "module_utils", "roles/*/library")):
             yield
             return
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()

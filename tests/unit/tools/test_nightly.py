@@ -17,15 +17,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 # A target fails if file `broken` names it, and waits if `slow` does. A scenario that does not pass leaves a host.
 MAKEFILE = """
+.RECIPEPREFIX = >
 .PHONY: molecule
 test cores bench molecule:
-	@echo $@ $(ALL)$(SCENARIO) >>started
-	@[ $@ != molecule ] || echo $(SCENARIO) >host
-	@! grep -qs '^$@$(SCENARIO)$$' slow || sleep 60
-	@! grep -qs '^$@$(SCENARIO)$$' broken
-	@rm -f host
+>@echo $@ $(ALL)$(SCENARIO) >>started
+>@[ $@ != molecule ] || echo $(SCENARIO) >host
+>@! grep -qs '^$@$(SCENARIO)$$' slow || sleep 60
+>@! grep -qs '^$@$(SCENARIO)$$' broken
+>@rm -f host
 clean:
-	@echo $@ >>started; rm -rf .cache
+>@echo $@ >>started; rm -rf .cache
 """
 DOCKER = """#!/bin/sh
 case $1 in
@@ -91,7 +92,7 @@ class NightlyCheckout:
         """Interrupt a run during its step with scenario gaudi, as Ctrl-C and a shutdown do."""
         (self.path / "slow").write_text("moleculegaudi\n")
         process = self.start()
-        for _ in range(600):
+        for _attempt in range(600):
             if (self.path / "host").exists():
                 break
             time.sleep(0.05)

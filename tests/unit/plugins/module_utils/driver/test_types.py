@@ -73,6 +73,6 @@ def test_a_resolution_is_frozen_and_its_changes_are_a_copy(kind: type[Resolution
     second = first.but("b", flavor="open").refused("no")
     assert (first.reasons, first.flavor, first.errors) == (["a"], None, [])
     assert (second.reasons, second.flavor, second.errors) == (["a", "b"], "open", ["no"])
-    assert type(second) is kind
+    assert isinstance(second, kind)
     with pytest.raises(dataclasses.FrozenInstanceError):
         first.flavor = "open"  # type: ignore[misc]
