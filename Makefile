@@ -72,7 +72,7 @@ selftest: setup ## Run the unit tests of the test tools: simulator, solver matri
 
 .PHONY: aws
 aws: setup ## Test the inventory and the playbooks for AWS against a local API of EC2
-	@cd $(COLLECTION) && python -m pytest -p no:cacheprovider -n 2 tests/aws
+	@tools/unit.sh tests/aws
 
 .PHONY: kubernetes
 kubernetes: setup ## Test role gpu_kubernetes_cluster and the drain of a node against a real API server, which the first run builds

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Run unit tests in two processes, and with their temporary files in memory if this machine has a suitable file system.
+# Run the tests in tests/unit or tests/aws in two processes, and with their temporary files in memory if this machine has a suitable
+# file system.
 # The tests write thousands of files with fsync, which takes most of their time on a disk.
 #   tools/unit.sh [FILE, FOLDER OR OPTION OF PYTEST...]
 # --ignore=PATH leaves out the files in PATH. GPUFLEET_TEST_WORKERS is the number of processes.
@@ -37,7 +38,7 @@ for argument in "$@"; do
     esac
 done
 mapfile -t files < <(files_of "${paths[@]}")
-[ ${#files[@]} -gt 0 ] || { echo "unit.sh: no test file in ${paths[*]:-the arguments}. Name files or folders below tests/unit." >&2; exit 2; }
+[ ${#files[@]} -gt 0 ] || { echo "unit.sh: no test file in ${paths[*]:-the arguments}. Name test files, or folders with test files." >&2; exit 2; }
 
 workers=${GPUFLEET_TEST_WORKERS:-2}
 [ "$workers" -le ${#files[@]} ] || workers=${#files[@]}

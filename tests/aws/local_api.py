@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import typing as t
 import urllib.request
@@ -18,6 +17,8 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 from moto.ec2.models.instances import StateReason
 from moto.ssm.models import Parameter
+
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 
 ROOT = Path(__file__).resolve().parents[2]
 COLLECTIONS = ROOT / ".ansible" / "collections"
@@ -32,8 +33,17 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing
 REGIONS = ("us-east-1", "eu-west-1")
 UBUNTU_DLAMI = "Deep Learning Base AMI with Single CUDA (Ubuntu 24.04) 20260717"
 NEURON_DLAMI = "Deep Learning Base Neuron AMI (Ubuntu 24.04) 20261019"
-# Ansible's become fails, whoever runs the tests.
-NO_BECOME = {"ANSIBLE_BECOME_ALLOW_SAME_USER": "true", "ANSIBLE_BECOME_EXE": "/bin/false"}
+# Every run has the same settings of Ansible, because runs with the same settings share a process that starts them.
+SETTINGS = {
+    "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+    "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+    "ANSIBLE_DEPRECATION_WARNINGS": "false",
+    "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true",
+    # Ansible's become fails, whoever runs the tests.
+    "ANSIBLE_BECOME_ALLOW_SAME_USER": "true",
+    "ANSIBLE_BECOME_EXE": "/bin/false",
+}
+IMPORTS = (Path(__file__).with_name("prepared_boto.py"),)
 PLAIN = "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-20261101"
 
 
@@ -74,7 +84,8 @@ class Api:
                 record = get_backend("ec2")[DEFAULT_ACCOUNT_ID][region].amis[image]
                 record.architecture, record.root_device_name = architecture, "/dev/sda1"
                 self.images[region, name] = image
-            self.client(region).create_key_pair(KeyName="me")
+            # EC2 creates an RSA key by default, which takes longer.
+            self.client(region).create_key_pair(KeyName="me", KeyType="ed25519")
 
     def deregister_image(self, region: str, name: str) -> None:
         self.client(region).deregister_image(ImageId=self.images[region, name])
@@ -149,16 +160,12 @@ def ansible(program: str, *arguments: str, **variables: str) -> Result:
     environment = {
         **kept,
         **CLEAN,
-        "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
-        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        "ANSIBLE_DEPRECATION_WARNINGS": "false",
+        **SETTINGS,
         "LC_ALL": "C.UTF-8",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         **variables,
     }
-    done = subprocess.run(
-        [program, *arguments], env=environment, cwd="/", text=True, capture_output=True, check=False, timeout=120
-    )
+    done = ansible_run.run([program, *arguments], env=environment, cwd="/", imports=IMPORTS)
     return Result(done.returncode, done.stdout, " ".join((done.stdout + done.stderr).split()))
 
 

@@ -63,15 +63,14 @@ AnsibleModule(argument_spec=options).exit_json(changed=True)
 Run = t.Callable[..., Result]
 
 
-@pytest.fixture
-def run(api: Api, tmp_path: Path) -> Run:
-    """Run aws_container. `gpus`: the number of GPUs in the container. `chips`: that of AWS Neuron chips."""
-    api.put_public_parameter(REGION, PARAMETER, api.images[REGION, UBUNTU_DLAMI])
-    api.put_public_parameter(REGION, NEURON_PARAMETER, api.images[REGION, NEURON_DLAMI])
-    collection = tmp_path / "ansible_collections" / "gpufleet" / "hosts"
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the collection and an inventory. All tests use it, so that they share a process of Ansible."""
+    directory = tmp_path_factory.mktemp("container")
+    collection = directory / "ansible_collections" / "gpufleet" / "hosts"
     modules, playbooks = collection / "plugins" / "modules", collection / "playbooks"
-    for directory in (modules, playbooks):
-        directory.mkdir(parents=True)
+    for path in (modules, playbooks, directory / "bin"):
+        path.mkdir(parents=True)
     for name in ("meta", "galaxy.yml", "plugins/filter", "plugins/module_utils", "plugins/plugin_utils"):
         (collection / name).symlink_to(ROOT / name)
     for source in (ROOT / "playbooks").glob("aws_*.yml"):
@@ -79,9 +78,16 @@ def run(api: Api, tmp_path: Path) -> Run:
     for name in ("dlami", "verify"):
         (playbooks / f"{name}.yml").write_text(PLAY)
     (modules / "gpu_container.py").write_text(MODULE)
-    (tmp_path / "inventory.yml").write_text(INVENTORY)
-    docker = tmp_path / "bin" / "docker"
-    docker.parent.mkdir()
+    (directory / "inventory.yml").write_text(INVENTORY)
+    return directory
+
+
+@pytest.fixture
+def run(api: Api, directory: Path) -> Run:
+    """Run aws_container. `gpus`: the number of GPUs in the container. `chips`: that of AWS Neuron chips."""
+    api.put_public_parameter(REGION, PARAMETER, api.images[REGION, UBUNTU_DLAMI])
+    api.put_public_parameter(REGION, NEURON_PARAMETER, api.images[REGION, NEURON_DLAMI])
+    docker = directory / "bin" / "docker"
 
     def start(gpus: int = 1, chips: int | None = None, **more: str) -> Result:
         if chips is None:
@@ -95,11 +101,11 @@ def run(api: Api, tmp_path: Path) -> Run:
         return ansible(
             "ansible-playbook",
             "-i",
-            str(tmp_path / "inventory.yml"),
+            str(directory / "inventory.yml"),
             "gpufleet.hosts.aws_container",
             *variables,
             **with_credentials(api.url),
-            ANSIBLE_COLLECTIONS_PATH=str(tmp_path),
+            ANSIBLE_COLLECTIONS_PATH=str(directory),
             PATH=f"{docker.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         )
 

@@ -14,7 +14,6 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.tests.aws.local_api import (
     NEURON_DLAMI,
-    NO_BECOME,
     PLAIN,
     REGIONS,
     ROOT,
@@ -25,7 +24,6 @@ from ansible_collections.gpufleet.hosts.tests.aws.local_api import (
 )
 
 INVENTORY = ROOT / "inventory" / "aws_ec2.yml"
-FAILS = {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true"}
 
 # (instance type, number in each region, groups)
 RUNNING = [
@@ -74,15 +72,15 @@ def _fill(api: Api) -> dict[str, tuple[str, str]]:
 
 
 def _list(url: str, inventory: Path = INVENTORY) -> tuple[dict[str, t.Any], str]:
-    result = ansible("ansible-inventory", "-i", str(inventory), "--list", **with_credentials(url), **FAILS)
+    result = ansible("ansible-inventory", "-i", str(inventory), "--list", **with_credentials(url))
     assert result.rc == 0, result.text
     return _plain(json.loads(result.stdout)), result.text
 
 
-def _tag_images(api: Api, inventory: Path, *arguments: str, **environment: str) -> str:
+def _tag_images(api: Api, inventory: Path, *arguments: str) -> str:
     """Run playbook aws_tag_images, and return its output."""
     command = ["ansible-playbook", "-i", str(inventory), "gpufleet.hosts.aws_tag_images", *arguments]
-    result = ansible(*command, **with_credentials(api.url), **environment)
+    result = ansible(*command, **with_credentials(api.url))
     assert result.rc == 0, result.text
     return result.text
 
@@ -202,7 +200,7 @@ def test_settings_for_the_instances_do_not_apply_to_the_controller(api: Api, tmp
     variables.parent.mkdir()
     variables.write_text("ansible_become: true\nansible_connection: ssh\nansible_user: nobody\n")
 
-    _tag_images(api, inventory, **NO_BECOME)
+    _tag_images(api, inventory)
 
     assert _list(api.url, inventory)[0]["dlami_hosts"]["hosts"] == [host]
 
@@ -246,7 +244,6 @@ def test_an_error_of_the_api_is_named_and_stops_ansible(broken: t.Any, code: str
         str(INVENTORY),
         "--list",
         **with_credentials(server.url),
-        **FAILS,
         AWS_MAX_ATTEMPTS="2",
     )
     assert result.rc != 0
@@ -256,7 +253,7 @@ def test_an_error_of_the_api_is_named_and_stops_ansible(broken: t.Any, code: str
 
 def test_missing_credentials_are_named(broken: t.Any) -> None:
     server = broken("AuthFailure", 401)
-    result = ansible("ansible-inventory", "-i", str(INVENTORY), "--list", **FAILS, AWS_ENDPOINT_URL=server.url)
+    result = ansible("ansible-inventory", "-i", str(INVENTORY), "--list", AWS_ENDPOINT_URL=server.url)
     assert result.rc != 0
     assert "Unable to locate credentials" in result.text
     assert server.calls == []
@@ -265,7 +262,7 @@ def test_missing_credentials_are_named(broken: t.Any) -> None:
 def test_throttling_is_retried(broken: t.Any, tmp_path: Path) -> None:
     server = broken("RequestLimitExceeded", 503, times=2)
     inventory = _copy(tmp_path, "us-east-1")
-    result = ansible("ansible-inventory", "-i", str(inventory), "--list", **with_credentials(server.url), **FAILS)
+    result = ansible("ansible-inventory", "-i", str(inventory), "--list", **with_credentials(server.url))
     assert (result.rc, server.calls) == (0, ["DescribeInstances"] * 3)
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.tests.aws.local_api import (
     NEURON_DLAMI,
-    NO_BECOME,
     UBUNTU_DLAMI,
     Api,
     Result,
@@ -189,7 +188,7 @@ def test_settings_for_all_hosts_do_not_apply_to_the_controller(aws: Api, tmp_pat
     inventory = tmp_path / "hosts.yml"
     inventory.write_text("all: {hosts: {localhost: {}}, vars: {ansible_become: true}}\n")
     for playbook in ("aws_create", "aws_terminate"):
-        done = _play(playbook, "-i", str(inventory), environment={**with_credentials(aws.url), **NO_BECOME})
+        done = _play(playbook, "-i", str(inventory), environment=with_credentials(aws.url))
         assert (done.rc, "changed=1" in done.text) == (0, True), done.text
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run ansible or ansible-playbook for a test, without the 0.7 s that each start needs to import Ansible."""
+"""Run a command of Ansible for a test, without the 0.7 s that each start needs to import Ansible."""
 
 from __future__ import annotations
 
@@ -33,31 +33,35 @@ def no_configuration() -> str:
 
 
 @functools.cache
-def _module_socket(_process: int) -> str:
-    """Start the server for the modules of all runs. Return the path of its socket."""
+def _module_socket(_process: int, imports: tuple[str, ...]) -> str:
+    """Start the server for the modules of runs with these `imports`. Return the path of its socket."""
     directory = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     path = f"{directory}/modules"
     server = subprocess.Popen(
-        [sys.executable, str(MODULES), path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
+        [sys.executable, str(MODULES), path, *imports],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd="/",
     )
     atexit.register(server.communicate)
     assert server.stdout.readline() == "ready\n", "the process that runs modules for tests ended"
     return path
 
 
-def _server(environment: Mapping[str, str], directory: Path) -> subprocess.Popen[str]:
+def _server(environment: Mapping[str, str], directory: Path, imports: tuple[str, ...]) -> subprocess.Popen[str]:
     names = [name for name in environment if name.startswith("ANSIBLE_") or name == "COLUMNS"]
     settings = tuple((name, environment[name]) for name in sorted(names))
     if not (directory / "ansible.cfg").exists():
         directory = Path("/")
-    key = (os.getpid(), settings, directory)
+    key = (os.getpid(), settings, directory, imports)
     if key not in _servers:
         directories = tempfile.mkdtemp()
         atexit.register(shutil.rmtree, directories, ignore_errors=True)
         temporary = {f"ANSIBLE_{place}_TEMP": f"{directories}/{place.lower()}" for place in ("LOCAL", "REMOTE")}
         _servers[key] = subprocess.Popen(
-            [sys.executable, str(SERVER), _module_socket(os.getpid())],
+            [sys.executable, str(SERVER), _module_socket(os.getpid(), imports), *imports],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -69,13 +73,20 @@ def _server(environment: Mapping[str, str], directory: Path) -> subprocess.Popen
 
 
 def run(
-    argv: Iterable[str], *, env: Mapping[str, str] | None = None, cwd: str | Path | None = None
+    argv: Iterable[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    imports: Iterable[str | Path] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command ansible or ansible-playbook. Return its status and its output, as subprocess.run() does."""
+    """Run ansible, ansible-inventory or ansible-playbook. Return the status and the output, as subprocess.run() does.
+
+    `imports`: Python files that the processes of Ansible and of its modules run once, to import what most runs need.
+    """
     environment = dict(os.environ if env is None else env)
     program, *arguments = argv
     place = Path(cwd or Path.cwd())
-    server = _server(environment, place)
+    server = _server(environment, place, tuple(map(str, imports)))
     with tempfile.TemporaryDirectory() as directory:
         output = [Path(directory, name) for name in ("stdout", "stderr")]
         order = {"command": program, "arguments": arguments, "environment": environment, "directory": str(place),

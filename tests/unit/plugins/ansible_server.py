@@ -4,8 +4,9 @@
 """The program behind `ansible_run`: prepares Ansible once, then forks a process for each run of one of its commands.
 
 It reads one JSON object a line from standard input: the command, its arguments, the environment, the directory and two
-files for the output of a run. It writes the exit status of each run as one line. Its argument is the socket of
-`module_server`, which runs the modules that are written in Python on hosts with a local connection.
+files for the output of a run. It writes the exit status of each run as one line. Its first argument is the socket of
+`module_server`, which runs the modules that are written in Python on hosts with a local connection. The other arguments
+are Python files that it runs once.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pathlib import Path
 
 from ansible import constants
 from ansible.cli.adhoc import AdHocCLI
+from ansible.cli.inventory import InventoryCLI
 from ansible.cli.playbook import PlaybookCLI
 from ansible.executor import module_common, playbook_executor, task_executor, task_queue_manager, task_result
 from ansible.plugins import loader
@@ -60,7 +62,7 @@ import module_server
 
 # The folder of the packed modules, which the runs of all servers share.
 PACKED = Path(sys.argv[1]).parent / "packed"
-COMMANDS = {"ansible": AdHocCLI, "ansible-playbook": PlaybookCLI}
+COMMANDS = {"ansible": AdHocCLI, "ansible-inventory": InventoryCLI, "ansible-playbook": PlaybookCLI}
 
 
 def packed_module(command_line: object, code: bytes | None) -> dict[str, str] | None:
@@ -156,6 +158,9 @@ def prepare() -> None:
             list(plugins.all(class_only=True))
         for name in names or ():
             plugins.get(name, class_only=True)
+    # Ansible ignores group_vars and host_vars if all these plugins are loaded and this one has no instance.
+    for name in constants.VARIABLE_PLUGINS_ENABLED:
+        loader.vars_loader.get(name)
     # A process that needs one filter of a collection imports all of them.
     with contextlib.suppress(ModuleNotFoundError):
         importlib.import_module("ansible_collections.gpufleet.hosts")
@@ -170,6 +175,8 @@ def prepare() -> None:
 def main() -> None:
     """Fork a process for each line of standard input."""
     prepare()
+    for path in sys.argv[2:]:
+        exec(compile(Path(path).read_text(encoding="utf-8"), path, "exec"), {"__name__": "imported"})
     run_modules(sys.argv[1])
     for line in sys.stdin:
         process = os.fork()

@@ -23,6 +23,7 @@ import sys
 import traceback
 import types
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 # What modules of Ansible import, directly or through AnsibleModule.
 IMPORTED = (
@@ -83,8 +84,8 @@ class Places(list):
         return itertools.chain(super().__iter__(), packed)
 
 
-def prepare() -> None:
-    """Import Ansible's module_utils as on a host, where no other part of Ansible exists."""
+def prepare(files: Iterable[str]) -> None:
+    """Import Ansible's module_utils as on a host, where no other part of Ansible exists. Then run the files."""
     found = importlib.util.find_spec("ansible")
     assert found and found.submodule_search_locations
     (folder,) = found.submodule_search_locations
@@ -99,6 +100,8 @@ def prepare() -> None:
     sys.modules["ansible"].module_utils = sys.modules["ansible.module_utils"]
     for name in IMPORTED:
         importlib.import_module(name)
+    for path in files:
+        exec(compile(Path(path).read_text(encoding="utf-8"), path, "exec"), {"__name__": "imported"})
     gc.collect()
     gc.freeze()
 
@@ -150,7 +153,7 @@ def reap(options: int) -> None:
 
 def main() -> None:
     """Fork a process for each connection to the socket, until standard input ends."""
-    prepare()
+    prepare(sys.argv[2:])
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(sys.argv[1])
         server.listen(64)
