@@ -26,9 +26,9 @@ kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image as adoption_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.image import Adoption
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reload_settings
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
@@ -36,7 +36,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call a
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import controller
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import LOCK_TIMEOUT, Context, Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import LOCK_TIMEOUT, Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import dnf_excludes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adoption as site_adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain_decision as site_drain
@@ -282,8 +282,8 @@ class ActionModule(ActionBase):
         timeout = self._task.args.get("cloud_init_timeout", 0)
         if not re.fullmatch(r"\d+", str(timeout).strip()):
             raise Failure(
-                f"{_timeout_variable(self._task.args)} is {variables.shown(timeout)}, but must be a whole number of "
-                "seconds, 0 or more."
+                f"{_timeout_variable(self._task.args)} is {variable_fields.shown(timeout)}, but must be a whole number "
+                "of seconds, 0 or more."
             )
         checked = ArgumentSpecValidator(_SPEC).validate(dict(self._task.args))
         if checked.error_messages:
@@ -297,7 +297,9 @@ class ActionModule(ActionBase):
         for role, request in registry.REQUESTS.items():
             if role not in needed:
                 continue
-            given = {name: f"{role}_{name}" for name in variables.table(request) if f"{role}_{name}" in self._task_vars}
+            given = {
+                name: f"{role}_{name}" for name in variable_fields.table(request) if f"{role}_{name}" in self._task_vars
+            }
             found[role] = {name: self._value(variable) for name, variable in given.items()}
             errors = [*errors, *site_variables.unset(role, found[role])]
             try:
@@ -466,7 +468,7 @@ def _timeout_variable(options: Mapping[str, Any]) -> str:
 def _read(role: str, values: Mapping[str, Any]) -> Any:
     """Return the request of a role. Some roles check more than the types and choices of their table."""
     part = registry.BY_NAME.get(role)
-    return part.read_request(values) if part else variables.read(registry.REQUESTS[role], role, values)
+    return part.read_request(values) if part else variable_fields.read(registry.REQUESTS[role], role, values)
 
 
 @lru_cache(maxsize=1)

@@ -18,8 +18,8 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, shown
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, shown
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver, nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health, health_settings
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import vendors
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_python, other_action

@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
 
 
 def aws_instance(variables: dict[str, t.Any], only_identity: bool = False) -> dict[str, t.Any]:

@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 
 kept_bytecode.use()
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import chart, host, report, request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.figures import BenchmarkValueError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import matrix

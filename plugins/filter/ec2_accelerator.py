@@ -92,7 +92,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 
 kept_bytecode.use()
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import groups, instance_families
+from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import instance_families, inventory_groups
 
 _display = Display()
 
@@ -104,7 +104,7 @@ def ec2_accelerator(instance_type: t.Any) -> dict[str, t.Any]:
             f"gpufleet.hosts.ec2_accelerator got {instance_type!r} instead of an EC2 instance type. Pass a string "
             "such as p5.48xlarge."
         )
-    result = groups.with_groups(str(instance_type), instance_families.describe(instance_type))
+    result = inventory_groups.with_groups(str(instance_type), instance_families.describe(instance_type))
     if result["message"]:
         _display.warning(result["message"])
     return result

@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 
 kept_bytecode.use()
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import charts, node_labels, placement
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import request as node_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_text

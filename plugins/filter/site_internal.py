@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 
 kept_bytecode.use()
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain, shown
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain, shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import application, report
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS
 

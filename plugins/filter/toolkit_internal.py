@@ -14,8 +14,8 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 
 kept_bytecode.use()
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig_without_devices
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program
 
 
@@ -29,7 +29,7 @@ def program(options: dict[str, Any]) -> str:
 
 def has_no_mig_devices(facts: Mapping[str, Any]) -> bool:
     """Return whether all GPUs are in MIG mode without MIG devices."""
-    return mig.has_nothing(facts)
+    return mig_without_devices.has_nothing(facts)
 
 
 class FilterModule:

@@ -17,8 +17,8 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 
 kept_bytecode.use()
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import output, pull, request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import user_data as documents
 
@@ -45,7 +45,9 @@ def user_data(values: Mapping[str, Any]) -> str:
         wanted = request.read(plain(values))
     except VariableError as error:
         raise AnsibleFilterError(str(error)) from error
-    document = documents.document(wanted, documents.joined([_source(process_state), _source(output), _source(pull)]))
+    document = documents.document(
+        wanted, documents.joined([_source(pinned_environment), _source(output), _source(pull)])
+    )
     text = "#cloud-config\n" + yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=1000)
     problem = documents.problem(text)
     if problem:

@@ -360,12 +360,12 @@ ansible_facts:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import call as accelerators_call
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 
 
 def main() -> None:
     """Run the module."""
-    process_state.pin()
+    pinned_environment.pin()
     module = AnsibleModule(argument_spec=accelerators_call.OPTIONS, supports_check_mode=True)
     result = accelerators_call.result(module.params, module.run_command)
     if result.get("failed"):

@@ -276,9 +276,9 @@ import subprocess
 import tempfile
 import time
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import (
     daemon_json,
     dockerd,
@@ -323,7 +323,7 @@ def run_unprivileged(command: list[str]) -> tuple[int, str, str]:
             errors="replace",
             timeout=60,
             cwd="/",
-            env=process_state.environment({"HOME": "/nonexistent"}),
+            env=pinned_environment.environment({"HOME": "/nonexistent"}),
             **drop,
         )
     except (OSError, subprocess.SubprocessError) as error:
@@ -333,7 +333,7 @@ def run_unprivileged(command: list[str]) -> tuple[int, str, str]:
 
 def find_dockerd(module: AnsibleModule) -> str | None:
     """Return the path of dockerd, or None if dockerd is not installed."""
-    return module.params["dockerd"] or process_state.find("dockerd")
+    return module.params["dockerd"] or pinned_environment.find("dockerd")
 
 
 def readable_text(module: AnsibleModule, text: str | None) -> str | None:
@@ -631,7 +631,7 @@ def write(
 
 
 def main() -> None:
-    process_state.pin()
+    pinned_environment.pin()
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "default": daemon_json.DEFAULT_PATH},

@@ -673,8 +673,8 @@ driver_volume:
 
 import os
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import option_limits as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import (
     MaskedModule as AnsibleModule,
 )
@@ -682,8 +682,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module 
     hidden,
     without_logins,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import runner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import runner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
     engine_choice,
     scheduler_jobs,
@@ -713,10 +713,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import DOCKER_HOST, EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.features import FEATURES, FeatureError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import processes as host_processes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import binding as nvml_binding
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.optional_features import FEATURES, FeatureError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import mount_users as host_processes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_copy as nvml_binding
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering.planner import RenderingPlanner
 
 # The keys of x_private.
@@ -738,7 +738,7 @@ _FAILURES = (
 
 def main() -> None:
     """Run the phase that the action plugin requests."""
-    process_state.pin()
+    pinned_environment.pin()
     module = AnsibleModule(argument_spec=argument_spec(), mask=masked, supports_check_mode=True)
     module.params.update({**dict.fromkeys(PRIVATE), **(module.params.pop("x_private") or {})})
     phase = module.params["_phase"]

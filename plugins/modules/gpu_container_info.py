@@ -303,11 +303,11 @@ nvidia_gpu_state_reason:
 import contextlib
 import os
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import option_limits as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import runner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import runner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, scheduler_jobs, vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import PROCESSES, SelectionError
@@ -320,8 +320,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman, UnavailableEngine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import binding as nvml_binding
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_copy as nvml_binding
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.usage import report as usage_report
 
 # What the report needs of a vendor, and the same of nvidia_gpu_facts. NVLinks belong to the health of a GPU.
@@ -331,7 +331,7 @@ SUBSETS = frozenset({"min", "identity", "nvlink", "processes"})
 
 def main() -> None:
     """Read the GPUs, then the engines."""
-    process_state.pin()
+    pinned_environment.pin()
     module = AnsibleModule(
         argument_spec={
             "accelerator": {"type": "str", "choices": list(vendors.OPTIONS), "default": vendors.AUTO},

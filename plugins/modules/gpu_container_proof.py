@@ -188,13 +188,16 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root, needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import remove_abandoned, workspace
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root, needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.temporary_directories import (
+    remove_abandoned,
+    workspace,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.neuron.accelerator import NeuronVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import NEURON, NVIDIA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import NEURON, NVIDIA
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import chips, methods, on_host, prove, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.clients import StartError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.image import REPOSITORY
@@ -204,7 +207,7 @@ _ISOLATIONS = {NVIDIA: methods.ISOLATIONS, NEURON: chips.ISOLATIONS}
 
 def main() -> None:
     """Run the module."""
-    process_state.pin()
+    pinned_environment.pin()
     strings = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={
@@ -221,12 +224,12 @@ def main() -> None:
         module.fail_json(msg=needs_root(os.geteuid()))
 
     def run(argv: list[str]) -> tuple[int, str, str]:
-        program = process_state.find(argv[0])
+        program = pinned_environment.find(argv[0])
         if program is None:
             return 127, "", f"{argv[0]} is not installed"
         # The program of the containers contains $ and ~.
         return module.run_command(
-            [program, *argv[1:]], expand_user_and_vars=False, environ_update=process_state.VARIABLES
+            [program, *argv[1:]], expand_user_and_vars=False, environ_update=pinned_environment.VARIABLES
         )
 
     accelerator = module.params["accelerator"]

@@ -532,19 +532,19 @@ host:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
 
 
 def main() -> None:
     """Run the module."""
-    process_state.pin()
+    pinned_environment.pin()
     module = AnsibleModule(argument_spec=observe_call.OPTIONS, supports_check_mode=True)
 
     def run(argv: list[str], environment: dict[str, str] | None = None) -> tuple[int, str, str]:
         return module.run_command(argv, environ_update=environment)
 
-    host = observe_call.observe(module.params, check_mode=module.check_mode, find=process_state.find, run=run)
+    host = observe_call.observe(module.params, check_mode=module.check_mode, find=pinned_environment.find, run=run)
     module.exit_json(changed=False, host=host)
 
 

@@ -172,10 +172,10 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import call as accelerators_call
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import runner
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import VENDORS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import runner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import VENDORS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files, node_host, node_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.record import WorkloadRecords
@@ -196,7 +196,7 @@ OPTIONS = {
 
 def main() -> None:
     """Plan the files, and write them."""
-    process_state.pin()
+    pinned_environment.pin()
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     if not is_root():
         module.fail_json(msg="This module needs root to write Slurm's files. Set become: true.")

@@ -364,13 +364,13 @@ notes:
   sample: []
 """
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.options import LONGEST_DRAIN
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import runner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.option_limits import LONGEST_DRAIN
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import runner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.client import KubernetesError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapters
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_verbs import WorkloadDrain
@@ -380,7 +380,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types impo
 
 def main() -> None:
     """Run one verb."""
-    process_state.pin()
+    pinned_environment.pin()
     options = {
         name: {"type": "dict", "options": spec, **({} if _requires(spec) else {"default": {}})}
         for name, spec in OPTIONS.items()

@@ -260,8 +260,8 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import option_limits as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import matrix
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import probe as cuda_probe
 
@@ -310,7 +310,7 @@ def failure_message(result: dict) -> str:
 
 def main() -> None:
     """Run the module."""
-    process_state.pin()
+    pinned_environment.pin()
     module = AnsibleModule(
         argument_spec={
             "gpus": {"type": "list", "elements": "str"},

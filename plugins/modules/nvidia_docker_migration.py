@@ -74,15 +74,15 @@ traces:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import runner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import volumes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import apply, observed
 
 
 def main() -> None:
     """Run the module."""
-    process_state.pin()
+    pinned_environment.pin()
     module = AnsibleModule(
         argument_spec={
             "steps": {"type": "list", "elements": "dict", "default": []},

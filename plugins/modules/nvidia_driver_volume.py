@@ -247,8 +247,8 @@ actions:
   sample: ["build volume nvidia_driver_580.95.05 from 31 files", "register nvidia_driver_580.95.05 with docker"]
 """
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import option_limits as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import volumes
@@ -257,7 +257,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import apply
 
 def main() -> None:
     """Run the module."""
-    process_state.pin()
+    pinned_environment.pin()
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": apply.DEFAULTS["state"]},

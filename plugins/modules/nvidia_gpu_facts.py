@@ -1156,12 +1156,12 @@ nvml_binding_version:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
 
 
 def main() -> None:
-    process_state.pin()
+    pinned_environment.pin()
     module = AnsibleModule(argument_spec=facts_call.OPTIONS, supports_check_mode=True)
     result = facts_call.result(module.params, module.run_command)
     if result.get("nvml_binding_missing"):

@@ -458,7 +458,7 @@ import os
 import re
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import (
     MaskedModule as AnsibleModule,
 )
@@ -466,8 +466,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module 
     hidden,
     without_logins,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     backend,
@@ -694,7 +694,7 @@ def act(
 
 def main() -> None:
     """Read the options, carry out the transaction, and report it."""
-    process_state.pin()
+    pinned_environment.pin()
     module = AnsibleModule(
         argument_spec=argument_spec(),
         mask=masked,

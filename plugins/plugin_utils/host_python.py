@@ -16,7 +16,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleE
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.standalone import MARK
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.standalone_program import MARK
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils.host_program import ARGUMENTS
 
 display = Display()

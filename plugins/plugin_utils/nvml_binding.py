@@ -28,8 +28,8 @@ from collections.abc import Mapping
 from ansible import constants as C
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BINDING, binding_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import NO_BINDING
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import NO_BINDING
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BINDING, binding_version
 
 PROBE = "gpufleet.hosts.nvidia_gpu_facts"
 

@@ -16,11 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group, with_nvidia_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import (
+    nvidia_group,
+    with_nvidia_driver,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Values
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Values
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
@@ -124,7 +127,7 @@ def _of_step(step: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[tuple
 def in_plan(name: str, plan: Mapping[str, Any], host: Mapping[str, Any]) -> set[tuple[str, str]]:
     """Return kind and name of each item in the plan of a part, or in a part of that plan. `host` is converged."""
     declared = registry.BY_NAME.get(name)
-    if declared and declared.vendor not in (None, vendors.NVIDIA):
+    if declared and declared.vendor not in (None, vendor_names.NVIDIA):
         # The hosts of the drift test have accelerators of NVIDIA only.
         if plan["changes"]:
             raise UnknownKind(f"{name} has changes on a host of the drift test: {', '.join(plan['changes'])}")

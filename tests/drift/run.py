@@ -29,7 +29,7 @@ ROOT = HERE.parents[1]
 # Makes the collection importable. `make setup` creates this path.
 sys.path.append(str(ROOT / ".ansible/collections"))
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, variable_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import role_data
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
@@ -108,7 +108,9 @@ class Host:
             raise CannotTest(f"The inventory has no host {self.name}: {done.stderr[-500:]}")
         known = json.loads(done.stdout)
         return {
-            role: {name: known[f"{role}_{name}"] for name in variables.table(request) if f"{role}_{name}" in known}
+            role: {
+                name: known[f"{role}_{name}"] for name in variable_fields.table(request) if f"{role}_{name}" in known
+            }
             for role, request in registry.REQUESTS.items()
         }
 

@@ -19,9 +19,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
     schema,
     sysfs,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, amd_compute_gpus, pci
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import AMD
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import (
+    accelerator_pci_ids,
+    amd_compute_gpus,
+    pci_functions,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import AMD
 
 DRIVER = "amdgpu"
 CONTROL_NODE = "/dev/kfd"
@@ -43,8 +47,8 @@ class AcceleratorsOfAmd(NamedTuple):
 
 
 def read(tree: sysfs.SysfsTree, functions: list[dict], kernel: str | None, read_ras: bool = False) -> AcceleratorsOfAmd:
-    """Return AMD's devices. `functions`: from hardware/pci.py. `kernel`: the release of the running kernel."""
-    candidates = {one["address"]: one for one in accelerators.pick(functions) if one["vendor"] == AMD}
+    """Return AMD's devices. `functions`: PCI functions of the host. `kernel`: the release of the running kernel."""
+    candidates = {one["address"]: one for one in accelerator_pci_ids.pick(functions) if one["vendor"] == AMD}
     reader = _AmdReader(tree, candidates, kernel, read_ras)
     devices, skipped = reader.known_to_kfd()
     others, others_skipped = reader.unknown_to_kfd()
@@ -59,7 +63,7 @@ def read(tree: sysfs.SysfsTree, functions: list[dict], kernel: str | None, read_
         without_kfd_node=reader.without_kfd_node,
     )
     state, reason = amd_state.decide(devices, others, host)
-    skipped = sorted(skipped + others_skipped, key=lambda one: pci.sort_key(one["pci_address"]))
+    skipped = sorted(skipped + others_skipped, key=lambda one: pci_functions.sort_key(one["pci_address"]))
     return AcceleratorsOfAmd(
         devices + others, schema.vendor_state(state, reason, devices + others, reader.driver_version, skipped)
     )
@@ -76,7 +80,7 @@ class _AmdReader:
         self.driver_version = None
         if self.is_loaded and not version.refusal:
             # The driver in the kernel has no version of its own.
-            has_own = host_text.is_like(host_text.PACKAGE_VERSION, version.text)
+            has_own = untrusted_text.is_like(untrusted_text.PACKAGE_VERSION, version.text)
             self.driver_version = version.text if has_own else kernel
         self.cards, render_nodes = self._drm()
         self.kfd = amd_topology.read(tree, candidates, render_nodes)
@@ -91,7 +95,7 @@ class _AmdReader:
         skipped: list[dict[str, str]] = []
         names: dict[str, str | None] = {}
         index = 0
-        for address in sorted(groups, key=pci.sort_key):
+        for address in sorted(groups, key=pci_functions.sort_key):
             group = sorted(groups[address], key=lambda node: (node.render_minor or 1 << 32, int(node.name)))
             if self._is_integrated(address, group):
                 # AMD's toolkit gives integrated graphics an index, too.
@@ -139,8 +143,8 @@ class _AmdReader:
 
     def _reason_to_skip(self, function: dict, model: str | None) -> str | None:
         driver = function["kernel_driver"]
-        if pci.is_for_guests(function):
-            return pci.guest_reason(function)
+        if pci_functions.is_for_guests(function):
+            return pci_functions.guest_reason(function)
         if driver == DRIVER:
             if not self.kfd.loaded:
                 return "the kernel has no compute driver (KFD), so the GPU cannot compute"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema, sysfs
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
 
 _UNIQUE_ID = r"[0-9a-f]{16}"
 _COMPUTE_MODE = r"[A-Z]{3}"
@@ -131,7 +131,7 @@ def _counters(attributes: sysfs.SysfsAttributes, may_read: bool) -> dict[str, in
             if match:
                 sums[kind] = (sums[kind] or 0) + int(match[1])
             else:
-                attributes.refuse("errors", f"ras/{name}: unexpected content {host_text.shown(text)}")
+                attributes.refuse("errors", f"ras/{name}: unexpected content {untrusted_text.shown(text)}")
     return sums
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather, nvidia
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import option_limits as base_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import unbound
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import VENDORS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import VENDORS
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "vendors": {

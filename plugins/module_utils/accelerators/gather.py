@@ -17,10 +17,16 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
     schema,
     sysfs,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import AMD, GAUDI, NEURON, NVIDIA, VENDORS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import (
+    AMD,
+    GAUDI,
+    NEURON,
+    NVIDIA,
+    VENDORS,
+)
 
 _MODULES = "/sys/module"
 
@@ -38,9 +44,9 @@ def gather(
     of NVIDIA, so that such a host needs no pynvml.
     """
     tree = sysfs.SysfsTree(root)
-    functions = pci.scan_all(root)
+    functions = pci_functions.scan_all(root)
     kernel = tree.read("/proc/sys/kernel/osrelease").text
-    kernel = kernel if host_text.is_like(host_text.KERNEL_RELEASE, kernel) else None
+    kernel = kernel if untrusted_text.is_like(untrusted_text.KERNEL_RELEASE, kernel) else None
     loaded = frozenset(tree.names(_MODULES, r"[A-Za-z0-9_]{1,64}"))
     devices: list[schema.AcceleratorDevice] = []
     states: dict[str, schema.AcceleratorVendor] = {}
@@ -65,7 +71,7 @@ def gather(
 def _nvidia(
     nvidia_facts: Callable[[], Mapping[str, Any]], functions: list[dict], tree: sysfs.SysfsTree
 ) -> tuple[list[schema.AcceleratorDevice], schema.AcceleratorVendor]:
-    has_gpu = any(one["vendor_id"] == pci.NVIDIA_VENDOR_ID and one["kind"] == "gpu" for one in functions)
+    has_gpu = any(one["vendor_id"] == pci_functions.NVIDIA_VENDOR_ID and one["kind"] == "gpu" for one in functions)
     if not has_gpu and not facts_gather.has_driver(tree.root):
         return [], schema.vendor_state(schema.NO_HARDWARE, nvidia.NOTHING_ON_PCI, [])
     return nvidia.convert(nvidia_facts(), tree)

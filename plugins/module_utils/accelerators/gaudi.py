@@ -18,9 +18,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
     schema,
     sysfs,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import GAUDI
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, pci_functions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import GAUDI
 
 DRIVER = "habanalabs"
 VENDOR_ID = "0x1da3"
@@ -55,10 +55,10 @@ class AcceleratorsGaudiPlace(NamedTuple):
 
 
 def read(tree: sysfs.SysfsTree, functions: list[dict], kernel: str | None) -> AcceleratorsOfGaudi:
-    """Return Gaudi's devices. `functions`: from hardware/pci.py. `kernel`: the release of the running kernel."""
-    found = [one for one in accelerators.pick(functions) if one["vendor_id"] == VENDOR_ID]
-    usable = [one for one in found if not pci.is_for_guests(one)]
-    skipped = pci.of_guests(found)
+    """Return Gaudi's devices. `functions`: PCI functions of the host. `kernel`: the release of the running kernel."""
+    found = [one for one in accelerator_pci_ids.pick(functions) if one["vendor_id"] == VENDOR_ID]
+    usable = [one for one in found if not pci_functions.is_for_guests(one)]
+    skipped = pci_functions.of_guests(found)
     host = _host(tree, usable, kernel)
     places = _places(tree) if usable else {}
     devices = [_device(tree, one, places.get(one["address"]), host) for one in usable]
@@ -69,7 +69,7 @@ def read(tree: sysfs.SysfsTree, functions: list[dict], kernel: str | None) -> Ac
 
 def _host(tree: sysfs.SysfsTree, usable: list[dict], kernel: str | None) -> gaudi_state.AcceleratorsGaudiHost:
     version = tree.read(f"/sys/module/{DRIVER}/version").text
-    is_of_vendor = host_text.is_like(host_text.PACKAGE_VERSION, version)
+    is_of_vendor = untrusted_text.is_like(untrusted_text.PACKAGE_VERSION, version)
     modules = [DRIVER, *gaudi_state.NETWORK_MODULES]
     return gaudi_state.AcceleratorsGaudiHost(
         is_loaded=tree.exists(f"/sys/module/{DRIVER}"),
@@ -88,7 +88,7 @@ def _places(tree: sysfs.SysfsTree) -> dict[str, AcceleratorsGaudiPlace]:
     for directory, prefix, below, device_node, control_node in _CLASSES:
         for name in tree.names(directory, rf"{prefix}[0-9]{{1,6}}"):
             attributes = f"{directory}/{name}/{below}".rstrip("/")
-            address = pci.kernel_address(tree.read(f"{attributes}/pci_addr").text)
+            address = pci_functions.kernel_address(tree.read(f"{attributes}/pci_addr").text)
             number = int(name[len(prefix) :])
             if address is not None and address not in places:
                 place = AcceleratorsGaudiPlace(

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gaudi_values
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_access import ACCESS
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import GAUDI
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import GAUDI
 
 _DEVICES, VARIABLE = ACCESS[GAUDI].variables
 _SETS = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
 
 # The vendor's modules for the network of the accelerators. The driver in the kernel has none of them.
 NETWORK_MODULES = ("habanalabs_cn", "habanalabs_en", "habanalabs_ib")
@@ -56,7 +56,7 @@ def health(status: str | None) -> schema.AcceleratorHealth:
         return schema.health(schema.LOST, _UNUSABLE[status])
     if status is None:
         return schema.health(schema.UNKNOWN, "the driver does not show a status")
-    return schema.health(schema.UNKNOWN, f"the driver shows the unknown status {host_text.shown(status)}")
+    return schema.health(schema.UNKNOWN, f"the driver shows the unknown status {untrusted_text.shown(status)}")
 
 
 def health_unbound(host: AcceleratorsGaudiHost) -> schema.AcceleratorHealth:

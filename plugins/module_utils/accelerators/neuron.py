@@ -18,9 +18,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
     schema,
     sysfs,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import NEURON
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, pci_functions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import NEURON
 
 MODULE = "neuron"
 PCI_DRIVER = "neuron-driver"
@@ -42,12 +42,12 @@ def read(
     kernel: str | None,
     sources: neuron_map.AcceleratorsNeuronSources | None = None,
 ) -> AcceleratorsOfNeuron:
-    """Return Neuron's devices. `functions`: from hardware/pci.py. `sources`: what may be asked for PCI addresses."""
-    found = [one for one in accelerators.pick(functions) if one["vendor"] == NEURON]
-    reader = _NeuronReader(tree, [one for one in found if not pci.is_for_guests(one)])
+    """Return Neuron's devices. `functions`: PCI functions of a host. `sources`: what may be asked for PCI addresses."""
+    found = [one for one in accelerator_pci_ids.pick(functions) if one["vendor"] == NEURON]
+    reader = _NeuronReader(tree, [one for one in found if not pci_functions.is_for_guests(one)])
     devices = reader.chips(sources or neuron_map.real_sources(tree))
     others = reader.without_chip()
-    skipped = reader.skipped + pci.of_guests(found)
+    skipped = reader.skipped + pci_functions.of_guests(found)
     state, reason = neuron_state.decide(
         devices,
         others,
@@ -71,7 +71,7 @@ class _NeuronReader:
         self.bound = [one["address"] for one in candidates if one["kernel_driver"] == PCI_DRIVER]
         self.is_loaded = tree.exists(f"/sys/module/{MODULE}")
         version = tree.read(f"/sys/module/{MODULE}/version").text
-        self.version = version if host_text.is_like(host_text.PACKAGE_VERSION, version) else None
+        self.version = version if untrusted_text.is_like(untrusted_text.PACKAGE_VERSION, version) else None
         names = tree.names(_CLASS, r"neuron[0-9]{1,2}")
         self.numbers = [int(name[len("neuron") :]) for name in names]
         self.without_node: list[int] = []
@@ -114,7 +114,7 @@ class _NeuronReader:
         lost = [address for address in unused if address not in self.bound]
         if not self.unmapped:
             lost += driven
-        return [self._from_pci(address) for address in sorted(lost, key=pci.sort_key)]
+        return [self._from_pci(address) for address in sorted(lost, key=pci_functions.sort_key)]
 
     def _chip(
         self, chip: int, address: str | None, unknown: str | None

@@ -22,8 +22,8 @@ from collections.abc import Iterable
 from typing import Callable, NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import sysfs
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text, process_state
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment, untrusted_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 
 NEURON_LS = "/opt/aws/neuron/bin/neuron-ls"
 _KERNEL_LOG = "/dev/kmsg"
@@ -189,7 +189,7 @@ def _run_neuron_ls() -> str | None:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=_SECONDS,
-            env={**os.environ, **process_state.VARIABLES},
+            env={**os.environ, **pinned_environment.VARIABLES},
             check=False,
         )
     except (OSError, subprocess.SubprocessError):
@@ -229,5 +229,5 @@ def _ask_driver(tree: sysfs.SysfsTree, chip: int) -> AcceleratorsNeuronAnswer:
     finally:
         os.close(handle)
     text = f"{answer.domain:04x}:{answer.bus:02x}:{answer.slot:02x}.{answer.func:x}"
-    address = pci.kernel_address(text)
-    return AcceleratorsNeuronAnswer(address, None if address else f"the driver answers {host_text.shown(text)}")
+    address = pci_functions.kernel_address(text)
+    return AcceleratorsNeuronAnswer(address, None if address else f"the driver answers {untrusted_text.shown(text)}")

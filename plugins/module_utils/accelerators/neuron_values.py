@@ -12,7 +12,7 @@ import re
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema, sysfs
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
 
 KERNEL_LOG = "Check the kernel log for messages of neuron"
 _MIB = 1 << 20
@@ -104,7 +104,7 @@ def _peers(attributes: sysfs.SysfsAttributes) -> list[int] | None:
     if reading.text is None:
         return None
     if re.fullmatch(r"(?:[0-9]{1,3}(?:\s*,\s*[0-9]{1,3})*)?", reading.text, re.ASCII) is None:
-        attributes.refuse("links", f"{name}: unexpected content {host_text.shown(reading.text)}")
+        attributes.refuse("links", f"{name}: unexpected content {untrusted_text.shown(reading.text)}")
         return None
     return sorted({int(part) for part in reading.text.split(",") if part.strip()})
 

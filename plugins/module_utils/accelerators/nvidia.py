@@ -12,9 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema, sysfs
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes, generations, pci
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import NVIDIA
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import (
+    nvidia_device_nodes,
+    nvidia_generations,
+    pci_functions,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import NVIDIA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver
 
 # The subsets of nvidia_gpu_facts that the schema has keys for.
 SUBSETS = ("min", "identity", "ecc", "power", "temperature", "utilization", "nvlink", "fabric", "mig")
@@ -28,11 +32,14 @@ _FIRMWARE = {
 }
 # The architectures that NVML returns, by the generation of the PCI device ID. The others have no single architecture.
 _ARCHITECTURES = {
-    **{one.name: one.name.lower() for one in (generations.MAXWELL, generations.PASCAL, generations.VOLTA)},
-    **{one.name: one.name.lower() for one in (generations.TURING, generations.AMPERE)},
-    generations.ADA.name: "ada",
-    **dict.fromkeys((generations.HOPPER.name, generations.GRACE_HOPPER.name), "hopper"),
-    **dict.fromkeys((generations.BLACKWELL.name, generations.BLACKWELL_ULTRA.name), "blackwell"),
+    **{
+        one.name: one.name.lower()
+        for one in (nvidia_generations.MAXWELL, nvidia_generations.PASCAL, nvidia_generations.VOLTA)
+    },
+    **{one.name: one.name.lower() for one in (nvidia_generations.TURING, nvidia_generations.AMPERE)},
+    nvidia_generations.ADA.name: "ada",
+    **dict.fromkeys((nvidia_generations.HOPPER.name, nvidia_generations.GRACE_HOPPER.name), "hopper"),
+    **dict.fromkeys((nvidia_generations.BLACKWELL.name, nvidia_generations.BLACKWELL_ULTRA.name), "blackwell"),
 }
 _WITHOUT_DRIVER = (schema.NO_DRIVER, schema.DRIVER_NOT_LOADED)
 
@@ -42,7 +49,7 @@ def convert(
 ) -> tuple[list[schema.AcceleratorDevice], schema.AcceleratorVendor]:
     """Return NVIDIA's devices and the state of the vendor. `facts`: from facts/gather.py."""
     version = facts["nvidia_driver"]["version"]
-    capabilities = device_nodes.mig_minors(tree.root)
+    capabilities = nvidia_device_nodes.mig_minors(tree.root)
     devices: list[schema.AcceleratorDevice] = []
     for gpu in facts["nvidia_gpus"]:
         device = _gpu(gpu, version, tree)
@@ -64,7 +71,7 @@ def _gpu(gpu: Mapping[str, Any], version: str | None, tree: sysfs.SysfsTree) -> 
         generation=gpu["architecture"],
         model=gpu["name"],
         pci_address=gpu["pci_bus_id"],
-        pci_id=schema.pci_id(pci.NVIDIA_VENDOR_ID, gpu.get("pci_device_id")),
+        pci_id=schema.pci_id(pci_functions.NVIDIA_VENDOR_ID, gpu.get("pci_device_id")),
         index=gpu["index"],
         stable_id=stable_id,
         stable_id_kind=None if stable_id is None else schema.UUID if gpu["uuid"] else schema.PCI_ADDRESS,
@@ -92,8 +99,8 @@ def _mig_device(
     tree: sysfs.SysfsTree,
 ) -> schema.AcceleratorDevice:
     """Return a MIG device. The sensors, errors and health that it shares with its GPU are those of the GPU."""
-    keys = device_nodes.mig_keys(gpu["minor"], slot["gi"], slot["ci"])
-    paths = [device_nodes.capability_node(capabilities[key]) for key in keys if key in capabilities]
+    keys = nvidia_device_nodes.mig_keys(gpu["minor"], slot["gi"], slot["ci"])
+    paths = [nvidia_device_nodes.capability_node(capabilities[key]) for key in keys if key in capabilities]
     return schema.device(
         NVIDIA,
         **{
@@ -112,10 +119,10 @@ def _mig_device(
 
 
 def _gpu_nodes(gpu: Mapping[str, Any], tree: sysfs.SysfsTree) -> list[schema.AcceleratorNode] | None:
-    found = [_node(tree, path, "control") for path in device_nodes.CONTROL_NODES if tree.gid(path) is not None]
+    found = [_node(tree, path, "control") for path in nvidia_device_nodes.CONTROL_NODES if tree.gid(path) is not None]
     if gpu["minor"] is not None:
-        found.append(_node(tree, device_nodes.gpu_node(gpu["minor"]), "device"))
-    drm = device_nodes.drm_nodes(gpu["pci_bus_id"], tree.root)
+        found.append(_node(tree, nvidia_device_nodes.gpu_node(gpu["minor"]), "device"))
+    drm = nvidia_device_nodes.drm_nodes(gpu["pci_bus_id"], tree.root)
     found += [_node(tree, path, "render" if path.startswith("/dev/dri/renderD") else "card") for path in drm]
     return found or None
 
@@ -158,11 +165,11 @@ def _only_on_pci(
     """Return the GPUs that NVML does not show, and those that are not counted."""
     known = {gpu["pci_bus_id"] for gpu in facts["nvidia_gpus"]}
     functions = [one for one in facts["nvidia_pci_devices"] if one["kind"] == "gpu" and one["address"] not in known]
-    state, devices, skipped = facts["nvidia_gpu_state"], [], pci.of_guests(functions)
+    state, devices, skipped = facts["nvidia_gpu_state"], [], pci_functions.of_guests(functions)
     # The files of a driver that hangs are not read. Without its address, a GPU of NVML could be any of the functions.
     if None in known:
         return devices, skipped
-    functions = [one for one in functions if not pci.is_for_guests(one)]
+    functions = [one for one in functions if not pci_functions.is_for_guests(one)]
     excluded = []
     if state == schema.READY:
         excluded = host_driver.excluded_gpus(tree.root, [one["address"] for one in functions])
@@ -180,7 +187,9 @@ def _only_on_pci(
             schema.device(
                 NVIDIA,
                 kind="gpu",
-                generation=_ARCHITECTURES.get(generations.of(one["device_id"]).name) if one["device_id"] else None,
+                generation=_ARCHITECTURES.get(nvidia_generations.of(one["device_id"]).name)
+                if one["device_id"]
+                else None,
                 pci_address=one["address"],
                 pci_id=schema.pci_id(one["vendor_id"], one["device_id"]),
                 stable_id=one["address"],

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import INTEL
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, pci_functions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import INTEL
 
 # The name for messages, and the kernel modules.
 _VENDORS = {
@@ -21,12 +21,12 @@ def read(
 ) -> tuple[list[schema.AcceleratorDevice], schema.AcceleratorVendor]:
     """Return the devices of a vendor. `loaded`: the loaded kernel modules."""
     title, modules = _VENDORS[vendor]
-    found = [one for one in accelerators.pick(functions) if one["vendor"] == vendor]
-    usable = [one for one in found if not pci.is_for_guests(one)]
-    skipped = pci.of_guests(found)
+    found = [one for one in accelerator_pci_ids.pick(functions) if one["vendor"] == vendor]
+    usable = [one for one in found if not pci_functions.is_for_guests(one)]
+    skipped = pci_functions.of_guests(found)
     devices = [_device(vendor, one) for one in usable]
     bound = [one["address"] for one in usable if _module(one) is not None]
-    installed = [name for name in modules if kernel and accelerators.has_module(root, kernel, name)]
+    installed = [name for name in modules if kernel and accelerator_pci_ids.has_module(root, kernel, name)]
     running = [name for name in modules if name in loaded]
     name = " or ".join(modules)
     count = schema.plural(len(devices), f"{title} device")

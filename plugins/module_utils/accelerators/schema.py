@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, TypedDict
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import VENDORS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import VENDORS
 
 READY = "ready"
 NO_HARDWARE = "no_hardware"

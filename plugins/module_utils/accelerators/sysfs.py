@@ -14,8 +14,8 @@ import os
 import re
 from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids
 
 MOST_BYTES = 1 << 20
 _NUMBER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
@@ -92,7 +92,7 @@ class SysfsTree:
 
     def has_module(self, kernel: str, name: str) -> bool:
         """Return whether a kernel module is installed for a kernel."""
-        return accelerators.has_module(self.root, kernel, name)
+        return accelerator_pci_ids.has_module(self.root, kernel, name)
 
 
 class SysfsAttributes:
@@ -116,14 +116,14 @@ class SysfsAttributes:
     def text(self, key: str, name: str) -> str | None:
         """Return the text of an attribute on one line, without characters that cannot be printed."""
         raw = self.raw(key, name)
-        return None if raw is None else host_text.shown(raw)
+        return None if raw is None else untrusted_text.shown(raw)
 
     def matching(self, key: str, name: str, pattern: str) -> str | None:
         """Return the text of an attribute if it matches a pattern as a whole."""
         raw = self.raw(key, name)
         if raw is None or re.fullmatch(pattern, raw, re.ASCII):
             return raw
-        self.refuse(key, f"{name}: unexpected content {host_text.shown(raw)}")
+        self.refuse(key, f"{name}: unexpected content {untrusted_text.shown(raw)}")
         return None
 
     def number(self, key: str, name: str, least: int = 0, most: int = (1 << 63) - 1) -> int | None:
@@ -134,7 +134,7 @@ class SysfsAttributes:
         value = int(raw) if _NUMBER.fullmatch(raw) else None
         if value is not None and least <= value <= most:
             return value
-        self.refuse(key, f"{name}: unexpected content {host_text.shown(raw)}")
+        self.refuse(key, f"{name}: unexpected content {untrusted_text.shown(raw)}")
         return None
 
 

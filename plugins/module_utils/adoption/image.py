@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import machine_image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_group
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import prepared_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import holds
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_packages
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
     from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
 
 DLAMI = "dlami"
@@ -61,10 +61,10 @@ def adopt(host: Host, parts: t.Sequence[str], requested: str) -> Adoption:
     Raise NotAdoptable for a host without an image that the playbook knows.
     """
     image = host["image"]
-    if requested and requested not in machine_image.KINDS:
+    if requested and requested not in prepared_image.KINDS:
         raise NotAdoptable(
             f"dlami_image is {requested!r}, which is not a known image. Use one of "
-            f"{', '.join(machine_image.KINDS)}, or remove the variable to detect the image."
+            f"{', '.join(prepared_image.KINDS)}, or remove the variable to detect the image."
         )
     kind = requested or image["kind"]
     if kind in _OWNERS:
@@ -110,10 +110,10 @@ def data_root_problem(host: Host, engine: EngineRequest, *, on_nvme: bool) -> st
             "or set container_engine_name=docker."
         )
     root = str(engine.docker_options.get("data-root") or "")
-    if host["image"]["nvme"] or not f"{root}/".startswith(f"{machine_image.NVME}/"):
+    if host["image"]["nvme"] or not f"{root}/".startswith(f"{prepared_image.NVME}/"):
         return None
     return (
-        f"Docker's data-root is set to {root}, but no disk is mounted at {machine_image.NVME}, so Docker would fill "
+        f"Docker's data-root is set to {root}, but no disk is mounted at {prepared_image.NVME}, so Docker would fill "
         "the root disk. Use an instance type with local NVMe disks, mount them, or "
         + ("remove dlami_docker_on_nvme." if on_nvme else "set another data-root in container_engine_docker_options.")
     )

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver import plan as vendor_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver.request import AmdDriverRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import common_owns, vendors
 
 
 def plan(context: Context, _parts: Mapping[str, Part]) -> Part:
     """Return the plan of the part, which is empty on hosts without AMD GPUs."""
-    request = variables.read(AmdDriverRequest, "amd_driver", context.values.get("amd_driver", {}))
+    request = variable_fields.read(AmdDriverRequest, "amd_driver", context.values.get("amd_driver", {}))
     result = vendor_plan.plan(context.host, vendors.AMD, request, context.accelerator_program)
     return Part(
         plan=plain(result),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver.request import AmdDriverRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     cdi_engine_check,
     cdi_units,
@@ -23,7 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendors import VendorDriver
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 # Messages of the kernel, of Debian's kernels, and of amdgpu (amdgpu_device.c, amdgpu_vcn.c, amdgpu_discovery.c).
 _FIRMWARE = re.compile(

@@ -18,7 +18,7 @@ import re
 import types
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations
 
 X86_64 = "x86_64"
 ARM64 = "arm64"
@@ -111,23 +111,23 @@ FAMILIES = {
 }
 
 GENERATIONS = {
-    "K80": generations.KEPLER,
-    "M60": generations.MAXWELL,
-    "V100": generations.VOLTA,
-    "T4": generations.TURING,
-    "T4g": generations.TURING,
-    "A100": generations.AMPERE,
-    "A10G": generations.AMPERE,
-    "L4": generations.ADA,
-    "L40S": generations.ADA,
-    "H100": generations.HOPPER,
-    "H200": generations.HOPPER_H200,
-    "B200": generations.BLACKWELL,
-    "GB200": generations.BLACKWELL,
-    "RTX PRO 4500": generations.BLACKWELL,
-    "RTX PRO Server 6000": generations.BLACKWELL,
-    "B300": generations.BLACKWELL_ULTRA,
-    "GB300": generations.BLACKWELL_ULTRA,
+    "K80": nvidia_generations.KEPLER,
+    "M60": nvidia_generations.MAXWELL,
+    "V100": nvidia_generations.VOLTA,
+    "T4": nvidia_generations.TURING,
+    "T4g": nvidia_generations.TURING,
+    "A100": nvidia_generations.AMPERE,
+    "A10G": nvidia_generations.AMPERE,
+    "L4": nvidia_generations.ADA,
+    "L40S": nvidia_generations.ADA,
+    "H100": nvidia_generations.HOPPER,
+    "H200": nvidia_generations.HOPPER_H200,
+    "B200": nvidia_generations.BLACKWELL,
+    "GB200": nvidia_generations.BLACKWELL,
+    "RTX PRO 4500": nvidia_generations.BLACKWELL,
+    "RTX PRO Server 6000": nvidia_generations.BLACKWELL,
+    "B300": nvidia_generations.BLACKWELL_ULTRA,
+    "GB300": nvidia_generations.BLACKWELL_ULTRA,
 }
 
 _INSTANCE_TYPE = re.compile(r"(?P<family>[a-z][a-z0-9-]*)\.(?P<size>[a-z0-9-]+)")

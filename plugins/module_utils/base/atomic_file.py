@@ -12,7 +12,7 @@ import os
 import tempfile
 from collections.abc import Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing
 
 _SUFFIX = ".tmp"
 

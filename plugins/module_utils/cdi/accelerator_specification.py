@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import document
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import NEURON
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import NEURON
 
 ALL = "all"
 

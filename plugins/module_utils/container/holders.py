@@ -9,10 +9,10 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import GpuProcess, Inventory, Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.process_table import Container, ProcessTable
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host.kubelet import Kubelet, PodDevices
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host.kubelet_pod_devices import Kubelet, PodDevices
 
 CONTAINER, POD, PROCESS = "container", "pod", "process"
 KUBERNETES = "kubernetes"

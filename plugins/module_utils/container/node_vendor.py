@@ -48,8 +48,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
     environment,
     version_key,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.features import Extras
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kubelet
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.optional_features import Extras
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kubelet_pod_devices
 
 Gather = Callable[[], Mapping[str, Any]]
 # For each engine: the first version with CDI, and the first one that reads CDI 0.7.0. See toolkit/compatibility.py.
@@ -237,7 +237,7 @@ class NodeVendor:
         inventory = self._with_processes(self.inventory)
         pids = {process.pid for gpu in inventory.gpus for process in gpu.processes or ()}
         table = process_table.read(self._root, pids)
-        pods = kubelet.read(self._root, self.resources)
+        pods = kubelet_pod_devices.read(self._root, self.resources)
         return find_use(inventory, listed, table, pods, self.nodes, ignored=ignored, own=own)
 
     # -- private -----------------------------------------------------------------------------------------------

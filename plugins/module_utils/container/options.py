@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import isolation_bypass
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.features import Extras
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.optional_features import Extras
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_access import vendor_of_runtime
 
 MODULES = {

@@ -52,7 +52,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
     Podman,
     StoppedDocker,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
 
 _USER_SCOPE = "exclusive_scope is user: only containers of this user's engines count as holders"
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_bytes, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_bytes, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import jobs

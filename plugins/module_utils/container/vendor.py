@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.topology import Topology
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, EngineState, Image, Podman
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.features import Extras
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.optional_features import Extras
 
 
 class RequirementError(Exception):

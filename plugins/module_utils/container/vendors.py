@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.amd.accelerator import AmdVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gaudi.accelerator import GaudiVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.neuron.accelerator import NeuronVendor
@@ -19,8 +19,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.node_vend
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.accelerator import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerVendor
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import AMD, GAUDI, NEURON, NVIDIA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, pci_functions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import AMD, GAUDI, NEURON, NVIDIA
 
 AUTO = "auto"
 # Options that only NVIDIA's devices have.
@@ -68,8 +68,8 @@ OPTIONS = (AUTO, *VENDORS)
 def create(host: VendorHost, functions: Callable[[str], Sequence[Mapping[str, Any]]] | None = None) -> ContainerVendor:
     """Return the vendor that the option `accelerator` names, else the vendor of the host.
 
-    `functions`: returns the accelerators below a root, as hardware/accelerators.py describes them. Raise SelectionError
-    if the named vendor cannot be used.
+    `functions`: returns the accelerators below a root (hardware/accelerator_pci_ids.py). Raise SelectionError if the
+    named vendor cannot be used.
     """
     requested = host.params["accelerator"]
     name, fault = (requested, None) if requested != AUTO else _of_host(host.root, functions or _functions)
@@ -88,7 +88,7 @@ def choose(functions: Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:
     so that the error is about the driver.
     """
     found = [one for one in functions if one["vendor"] in VENDORS]
-    bound = {one["vendor"] for one in found if one["kernel_driver"] and not pci.is_for_guests(one)}
+    bound = {one["vendor"] for one in found if one["kernel_driver"] and not pci_functions.is_for_guests(one)}
     vendors = bound or {one["vendor"] for one in found}
     if NVIDIA in vendors or not vendors:
         return NVIDIA, None
@@ -113,7 +113,7 @@ def _of_host(root: str, functions: Callable[[str], Sequence[Mapping[str, Any]]])
 
 
 def _functions(root: str) -> list[dict]:
-    return accelerators.pick(pci.scan_all(root), root)
+    return accelerator_pci_ids.pick(pci_functions.scan_all(root), root)
 
 
 def _without_devices(host: VendorHost, fault: str) -> ContainerVendor:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations as hardware_generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations as hardware_generations
 
 # Minor version compatibility: since CUDA 11, programs of all toolkits of a major version run on this or a newer branch.
 _FIRST_BRANCH = {11: 450, 12: 525, 13: 580}

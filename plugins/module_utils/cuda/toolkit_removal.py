@@ -9,11 +9,11 @@ import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 _NVIDIA = re.compile(r"cuda-toolkit-\d+-\d+")
 _FILES = (owned.TOOLKIT_RECORD, owned.TOOLKIT_VERIFIED, owned.TOOLKIT_PROFILE)

@@ -11,7 +11,7 @@ import re
 import shlex
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import fields, managed_keys
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import ABSENT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import FLAG_KEYS, KNOWN_OPTIONS

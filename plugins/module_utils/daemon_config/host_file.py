@@ -13,8 +13,8 @@ import stat
 import struct
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DaemonConfigError
 
 _KINDS = {

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source_change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, Window
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations as hardware_generations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.generations import Generation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations as hardware_generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.nvidia_generations import Generation
 
 
 def window(generations: dict[str, Generation]) -> Window:

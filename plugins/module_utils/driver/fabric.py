@@ -12,12 +12,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observe
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import health
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_group
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import gpu_health
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 UNIT = "nvidia-fabricmanager.service"
 IMEX_UNIT = "nvidia-imex.service"
@@ -38,10 +38,12 @@ def needs(case: Case) -> list[str]:
     if is_needed(case.host, case.request):
         found.append("fabric")
         # A request for the fabric manager implies switches, even if none was found.
-        requested = case.request.fabric_manager == "enabled" and any(map(generations.has_nvlink5, case.generations))
+        requested = case.request.fabric_manager == "enabled" and any(
+            map(nvidia_generations.has_nvlink5, case.generations)
+        )
         found += ["nvlink5"] if requested or nvidia_group(case.host)["nvlink5_switches"] else []
     imex = case.request.imex
-    multi_node = any(map(generations.spans_machines, case.generations))
+    multi_node = any(map(nvidia_generations.spans_machines, case.generations))
     return [*found, *(["imex"] if imex is True or (imex == "auto" and multi_node) else [])]
 
 
@@ -61,7 +63,7 @@ def services(case: Case, units: list[str]) -> tuple[list[str], list[str]]:
 
 def missing_switches(case: Case) -> list[str]:
     """Return a reason if the GPUs usually have NVSwitches, but the host shows none."""
-    gpus = gpus_with(case, generations.has_nvlink5)
+    gpus = gpus_with(case, nvidia_generations.has_nvlink5)
     if gpus and case.request.fabric_manager == "auto" and not is_needed(case.host, case.request):
         return [
             f"no fabric manager: {gpus} have NVLink 5, but this host has no NVSwitch (no PCI device, and no Mellanox "
@@ -118,5 +120,5 @@ def gpus_outside_fabric(facts: dict) -> list[str]:
     return [
         f"GPU {gpu['pci_bus_id'] or gpu['index']}: {reason}"
         for gpu in facts.get("nvidia_gpus", [])
-        for reason in health.fabric(gpu)
+        for reason in gpu_health.fabric(gpu)
     ]

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
@@ -24,12 +24,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
     Resolution,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.version import satisfies
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 _WORDS = {"headers": "headers", "modules": "prebuilt modules"}
 _LATER = "When you upgrade the kernel, also install its {}"

@@ -14,13 +14,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membe
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice, source_change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.secure_boot import DKMS_KEY, UBUNTU_KEY
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 # The first DKMS with a command that creates its key; older ones create it when they build their first module.
 _FIRST_WITH_COMMAND = "3.1"
@@ -51,7 +51,7 @@ def flavor(case: Case, data: dict, is_installed: bool) -> tuple[str, str]:
             "support all of them. Set nvidia_driver_flavor to proprietary to confirm this choice."
         )
     branch = driver_branch.requested_branch(case.request)
-    is_early = branch is not None and int(branch) < generations.FIRST_OPEN_BRANCH
+    is_early = branch is not None and int(branch) < nvidia_generations.FIRST_OPEN_BRANCH
     if requested != "auto":
         _refuse_impossible(requested, needs_open, needs_proprietary, branch if is_early else None)
         return requested, "requested"
@@ -79,7 +79,7 @@ def _refuse_impossible(requested: str, needs_open: str, needs_proprietary: str, 
     if requested == "open" and early_branch:
         raise Refused(
             f"nvidia_driver_flavor is open, but branch {early_branch} has no open kernel modules; "
-            f"{generations.FIRST_OPEN_BRANCH} is the first branch with them. Request a newer branch, or set "
+            f"{nvidia_generations.FIRST_OPEN_BRANCH} is the first branch with them. Request a newer branch, or set "
             "nvidia_driver_flavor to proprietary."
         )
 

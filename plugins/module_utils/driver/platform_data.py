@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository_data
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host, System
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host, System
 
 # Patterns for the placeholders in package names. The flavor suffix `open` is not part of a kernel's name.
 _FILLED = {

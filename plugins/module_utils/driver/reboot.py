@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files, module_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.module_choice import is_trusted
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import initramfs, secure_boot
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import outdated_initramfs, secure_boot
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 
 def decision(host: Host, policy: str, is_controller: bool) -> dict:
@@ -59,7 +59,7 @@ def _obstacle(host: Host, policy: str, is_controller: bool, ids: list[str]) -> s
     if secure_boot.is_enforced(secure) and not is_trusted(host, signer):
         signed = f"signed by {signer}, which this machine does not trust" if signer else "not signed"
         return f"Secure Boot is enabled, and the NVIDIA module of kernel {upcoming} is {signed}: it would not load"
-    outdated = [entry["path"] for entry in initramfs.outdated(host) if entry["kernel"] == upcoming]
+    outdated = [entry["path"] for entry in outdated_initramfs.outdated(host) if entry["kernel"] == upcoming]
     if outdated and config_files.initramfs_tool(host) is None:
         return (
             f"{outdated[0]} would load the outdated module again, and neither initramfs-tools nor dracut is installed. "

@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import variables as repository_variables
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
     from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.outcomes import DriverOutcome
 
 _PACKAGE = r"[A-Za-z0-9][\w.+:-]*"
@@ -76,7 +76,7 @@ def _check_options(module: Any, options: Any) -> None:
         raise VariableError(f"{place} contains {module!r}, which is not a module name. Use the form {_OPTIONS_SAMPLE}.")
     if not isinstance(options, dict):
         raise VariableError(
-            f"{place}.{module} is {variables.shown(options)}, but must be a dictionary of options. Use the form "
+            f"{place}.{module} is {variable_fields.shown(options)}, but must be a dictionary of options. Use the form "
             f"{_OPTIONS_SAMPLE}."
         )
     for name, value in options.items():
@@ -93,10 +93,10 @@ def _check_options(module: Any, options: Any) -> None:
 
 def is_driver_wanted(host: Host, values: Mapping[str, Mapping[str, Any]]) -> bool:
     """Return whether the host has GPUs for this system, and the driver is not to be removed."""
-    return bool(vendors.nvidia_group(host)["gpus"]) and read(values.get("nvidia_driver", {})).state == "present"
+    return bool(vendor_names.nvidia_group(host)["gpus"]) and read(values.get("nvidia_driver", {})).state == "present"
 
 
 def after_driver(host: Host, driver: DriverOutcome) -> Host:
     """Return the host as it will be when the driver of the plan is loaded."""
-    loaded = driver.loaded_after(vendors.nvidia_driver(host)["loaded"])
-    return cast("Host", vendors.with_nvidia_driver(host, loaded=loaded))
+    loaded = driver.loaded_after(vendor_names.nvidia_driver(host)["loaded"])
+    return cast("Host", vendor_names.with_nvidia_driver(host, loaded=loaded))

@@ -13,13 +13,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverTodo, NoVersion, Resolution
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 _URL = "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{arch}-{version}.run"
 # From this branch on, the open modules are the default, and the option for the flavor has a new name.
@@ -125,7 +125,7 @@ def _check_not_in_use(host: Host, version: str) -> None:
 def _flavor_options(branch: int, flavor: str) -> list[str]:
     if branch >= _FIRST_WITH_TYPE:
         return [f"--kernel-module-type={flavor}"]
-    if branch >= generations.FIRST_OPEN_BRANCH:
+    if branch >= nvidia_generations.FIRST_OPEN_BRANCH:
         return ["-m=kernel-open" if flavor == "open" else "-m=kernel"]
     return []
 

@@ -9,14 +9,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.generations import Generation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.nvidia_generations import Generation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RoleTransaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step, texts
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 
 class Refused(Exception):

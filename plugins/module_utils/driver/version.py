@@ -9,7 +9,7 @@ import fnmatch
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source_change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
@@ -19,10 +19,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
     NoVersion,
     Resolution,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 
 def installed_version(host: Host) -> str | None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import shown
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 SNAP_UNIT = "snap.docker.dockerd.service"
 RUNTIMES = ("containerd", "containerd.io", "moby-containerd", "runc", "moby-runc")

@@ -14,7 +14,7 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.coexistence import TITLES, running
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
     from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
 
 

@@ -11,7 +11,7 @@ import re
 import typing as t
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import DockerData, Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import DockerData, Host
 
 DEFAULT_ROOT = "/var/lib/docker"
 # What Docker keeps in its directory, as patterns for one file or directory of each. With the containerd image store,

@@ -13,10 +13,10 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import DockerGroup
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import DockerGroup
 
 GROUP = "docker"
 SOCKET = "/run/docker.sock"

@@ -15,7 +15,7 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import plain_version, version_key
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 # The storage driver of the containerd image store. Drivers of Docker's own store have other names.
 _STORE = "overlayfs"

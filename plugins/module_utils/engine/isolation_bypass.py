@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_acc
     is_node,
     vendor_of_runtime,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import NVIDIA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import NVIDIA
 
 _CONTROL_MINORS = ("254", "255")
 _CHARACTER_NODE = re.compile(r"^/dev/char/(\d+:\d+)")

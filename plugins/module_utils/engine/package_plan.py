@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
     daemon_restart,
@@ -22,14 +22,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
     version_key,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RolePackages, RoleTransaction
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 SOURCES = ("distribution", "docker")
 # The first versions that give GPUs to containers: Docker's --gpus, and CDI in Podman. Older engines are not current.

@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import remov
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, of_removal, of_role
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part, of_removal, of_role
 
 
 def plan(context: Context, _parts: Mapping[str, Part]) -> Part:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import toml_values
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import toml_reader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_text
 
 _SYSTEM = ("/usr/share/containers/containers.conf", "/etc/containers/containers.conf")
 # The first version that reads the key. This version has only the first directory as its default.
@@ -38,8 +38,8 @@ def configured(
     found: list[str] = []
     for path in _files(root, rootless, environment or {}):
         try:
-            value = toml_values.get(toml_values.read(read_text(root, path) or ""), "engine", "cdi_spec_dirs")
-        except toml_values.TomlValueError:
+            value = toml_reader.get(toml_reader.read(read_text(root, path) or ""), "engine", "cdi_spec_dirs")
+        except toml_reader.TomlValueError:
             continue  # Podman itself reports the file.
         if isinstance(value, list):
             # A list replaces that of an earlier file, unless it contains this table.

@@ -16,9 +16,9 @@ import stat
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import processes as engine_processes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import cgroups
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import container_cgroups
 
 _GPU_MAJOR = 195
 _GPU_NODE = re.compile(r"^/dev/nvidia(\d+)$")
@@ -139,8 +139,8 @@ class _Reader:
         self._host_mounts = self._link(1, "ns/mnt")
         self._host_dev = self._dev_mount(1)
         # The host can be a container itself.
-        self._host_identifiers = set(cgroups.container_ids(self._text(1, "cgroup")))
-        self._host_lxc = set(cgroups.lxc_names(self._text(1, "cgroup")))
+        self._host_identifiers = set(container_cgroups.container_ids(self._text(1, "cgroup")))
+        self._host_lxc = set(container_cgroups.lxc_names(self._text(1, "cgroup")))
         self._host_capabilities = self._bounding_set(1)
         self._containers: dict[str, Container | None] = {}
 
@@ -201,11 +201,11 @@ class _Reader:
     def _describe(self, pid: int) -> Container | None:
         """Describe the container of a process. Return None for a service or a sandbox with mounts of its own."""
         groups = self._text(pid, "cgroup")
-        identifiers = tuple(one for one in cgroups.container_ids(groups) if one not in self._host_identifiers)
-        lxc = [one for one in cgroups.lxc_names(groups) if one not in self._host_lxc]
+        identifiers = tuple(one for one in container_cgroups.container_ids(groups) if one not in self._host_identifiers)
+        lxc = [one for one in container_cgroups.lxc_names(groups) if one not in self._host_lxc]
         engine, identifier, name = ("lxc", "", lxc[0]) if lxc else self._monitor(pid)
         if identifiers:
-            engine = cgroups.engine_name(groups) or engine or "containerd"
+            engine = container_cgroups.engine_name(groups) or engine or "containerd"
         elif identifier:
             identifiers = (identifier,)
         elif not lxc:
@@ -216,7 +216,7 @@ class _Reader:
             identifiers=identifiers,
             name=name,
             user=self._rootless_user(pid, groups),
-            pod=cgroups.pod_uid(groups),
+            pod=container_cgroups.pod_uid(groups),
             devices=self._devices(pid),
             privileged=bool(capabilities) and capabilities & self._host_capabilities == self._host_capabilities,
         )

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError, EngineVolume
 
 # Processes that listen on behalf of a service that has not started, and services that answer on Docker's socket.

@@ -10,11 +10,11 @@ import json
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import USER, is_like
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import USER, is_like
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_group import GROUP, SOCKET
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
     from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
 
 _WITHOUT_GROUP = {

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import BinaryIO, NamedTuple
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.unix_http import UnixConnection
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import api_server
 
 DOCKER_HOST = "unix:///var/run/docker.sock"

@@ -8,7 +8,7 @@ This file imports nothing from Ansible, because that import takes longer than re
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import option_limits as base_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
 
 OPTIONS = {

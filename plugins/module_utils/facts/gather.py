@@ -9,11 +9,11 @@ loaded while it runs.
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import guard
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import timeout_guard
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import BindingMissing
 
-# The subsets of nvml/fields.py, which is not imported here because it loads slowly, and `topology`.
+# The subsets of nvml/gpu_fields.py, which is not imported here because it loads slowly, and `topology`.
 SUBSETS = (
     "min",
     "identity",
@@ -69,23 +69,23 @@ def gather(
     timeout: float = 10,
     binding_path: str | None = None,
     driver_root: str | None = None,
-    query=guard.Query,
+    query=timeout_guard.Query,
 ) -> dict:
     """Return `facts` for `ansible_facts`, and `binding`, the origin and version of pynvml.
 
     Raises BindingMissing if a driver is loaded but pynvml is not available.
     """
 
-    def start() -> guard.Query:
+    def start() -> timeout_guard.Query:
         return query(subsets, timeout, binding_path, driver_root)
 
     wsl = _is_wsl(root)
     running = start() if wsl or _is_loaded(root) else None
     from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import report as facts_report  # noqa: PLC0415
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci  # noqa: PLC0415
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver  # noqa: PLC0415
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions  # noqa: PLC0415
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver  # noqa: PLC0415
 
-    functions = pci.scan(root)
+    functions = pci_functions.scan(root)
     if running is None and all(function["kind"] != "gpu" for function in functions):
         running = start()  # NVML may know a driver without PCI functions.
     versions = host_driver.read(root, run)

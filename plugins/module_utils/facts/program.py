@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state, standalone
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment, standalone_program
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
 
 
 def main(options: dict) -> None:
     """Print the result and end the process. `options` has the values of all options."""
-    process_state.pin()
+    pinned_environment.pin()
     if options["driver_root"]:
         options["driver_root"] = os.path.expanduser(os.path.expandvars(options["driver_root"]))
-    standalone.finish(facts_call.result(options, standalone.run))
+    standalone_program.finish(facts_call.result(options, standalone_program.run))

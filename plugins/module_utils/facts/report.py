@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import state as facts_state
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import (
     DRIVER_NOT_LOADED,
     LIBRARY_NOT_FOUND,
     NvmlFailure,
@@ -24,7 +24,7 @@ _UUID = re.compile(r"^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 def facts(
     answer: dict, functions: list[dict], versions: dict, *, root: str, subsets, timeout: float, wsl: bool
 ) -> dict:
-    """Return the facts from the answers of nvml/guard.py, hardware/pci.py and host/driver.py."""
+    """Return the facts from the answers of NVML, the PCI functions and the versions of the driver."""
     host = {"wsl": wsl, "secure_boot": secure_boot.is_enabled(root), "timeout": timeout}
     if answer.get("library"):
         suffix = host_driver.version_suffix(answer["library"])
@@ -87,10 +87,10 @@ def _driver(answer: dict, versions: dict, gpus: list[dict], root: str, host: dic
 def _gpus(answer: dict, functions: list[dict], root: str, subsets, timeout: float) -> list[dict]:
     gpus = [dict(gpu) for gpu in answer["gpus"]]
     if "timed_out_in" in answer and len(gpus) < answer.get("count", 0):
-        from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import fields, health  # noqa: PLC0415
+        from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import gpu_fields, gpu_health  # noqa: PLC0415
 
-        timed_out = health.lost(f"the driver did not answer within {timeout:g} seconds ({answer['timed_out_in']})")
-        gpus.append({**fields.blank(subsets), "index": len(gpus), "health": timed_out})
+        timed_out = gpu_health.lost(f"the driver did not answer within {timeout:g} seconds ({answer['timed_out_in']})")
+        gpus.append({**gpu_fields.blank(subsets), "index": len(gpus), "health": timed_out})
     _add_missing_addresses(gpus, functions)
     if "timed_out_in" not in answer:  # Reading the files of a driver that hangs can block, too.
         _add_missing_identity(gpus, root)

@@ -24,7 +24,7 @@ _OTHER_DRIVERS = {
 def decide(functions: list[dict], versions: dict, answer: dict, host: dict) -> tuple[str, str]:
     """Return the state and its reason, which says what to do.
 
-    `functions`: from pci.scan(). `versions`: from host/driver.py. `answer`: from guard.Query.answer().
+    `functions`: from pci.scan(). `versions`: from host/driver_versions.py. `answer`: from guard.Query.answer().
     `host`: {"wsl": bool, "secure_boot": bool | None, "timeout": seconds, "excluded": addresses of the GPUs that the
     loaded module does not use}.
     """

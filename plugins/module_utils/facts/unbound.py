@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call, gather, report, state
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import binding
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_copy
 
 
 class _NoQuery:
@@ -32,7 +32,7 @@ def result(options: dict, run, missing: dict) -> dict:
     `missing` is the failed result of a call without pynvml. An action plugin sees `nvml_binding_missing`, and calls the
     module again with the controller's pynvml.
     """
-    kept = None if options["_nvml_binding_path"] else binding.remembered()
+    kept = None if options["_nvml_binding_path"] else pynvml_copy.remembered()
     if kept is not None:
         found = call.result({**options, "_nvml_binding_path": kept}, run)
         if not found.get("nvml_binding_missing"):

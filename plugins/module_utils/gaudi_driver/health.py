@@ -12,7 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import vendors
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 
 def notes(host: Host) -> list[str]:

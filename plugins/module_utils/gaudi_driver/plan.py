@@ -23,7 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver impor
 )
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
     from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver.request import GaudiDriverRequest
 
 ROLE = vendors.GAUDI.role

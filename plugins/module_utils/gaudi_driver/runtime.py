@@ -27,7 +27,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 ROLE = "gaudi_driver"
 PACKAGE, CRI_RUNTIME = vendor_runtimes.HABANA_PACKAGE, vendor_runtimes.HABANA

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import exists, listing, read_text
 
 VENDOR_ID = "0x1002"
 DRIVER = "amdgpu"

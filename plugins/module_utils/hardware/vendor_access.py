@@ -9,7 +9,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import AMD, GAUDI, INTEL, NEURON, NVIDIA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import (
+    AMD,
+    GAUDI,
+    INTEL,
+    NEURON,
+    NVIDIA,
+)
 
 # The fixed major numbers of /dev/accel/* (include/drm/drm_accel.h of Linux), /dev/dri/* and /dev/nvidia<N>.
 ACCEL_MAJOR, DRM_MAJOR, NVIDIA_MAJOR = "261", "226", "195"

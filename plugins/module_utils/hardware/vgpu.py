@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.pci import NVIDIA_VENDOR_ID
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_bytes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.pci_functions import NVIDIA_VENDOR_ID
 
 _CONFIGURATION = 256
 _STATUS, _HAS_CAPABILITIES, _FIRST_CAPABILITY = 0x06, 0x10, 0x34

@@ -12,10 +12,10 @@ from __future__ import annotations
 import os
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.assignments import shell_assignments
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.name_value_lines import shell_assignments
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import loader_entries
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import boot_loader_entries
 
 ENTRIES = "/boot/loader/entries"
 _FIRMWARE = "/boot/efi/EFI"
@@ -41,11 +41,11 @@ class Grub:
         found = (shell_assignments(read_text(root, path)) for path in environments)
         self.environment: dict[str, str] = next(filter(None, found), {})
         self.settings = _settings(root)
-        entries = loader_entries.read(root, ENTRIES)
+        entries = boot_loader_entries.read(root, ENTRIES)
         # Without grub.cfg, only the directory shows that GRUB loads entries.
         loads_entries = bool(re.search(r"^\s*blscfg\b", self.text, re.MULTILINE))
         self.uses_entries = loads_entries if self.text else bool(listing(root, ENTRIES))
-        listed = loader_entries.in_order_of_grub(entries) if self.uses_entries else []
+        listed = boot_loader_entries.in_order_of_grub(entries) if self.uses_entries else []
         loaded = [{**entry, "title": entry.get("title", ""), "entries": [], "kernel": None} for entry in listed]
         self.menu: list[dict] = _menu(self.text, loaded) if self.text else loaded
 
@@ -154,7 +154,7 @@ def _menu(text: str, loaded: list[dict]) -> list[dict]:
 def kernel_names(root: str, entry: dict) -> list[str]:
     """Return the texts that can name the kernel of an entry. A symlink to the image counts as its target."""
     if entry["kernel"] is None:
-        return loader_entries.releases(entry)
+        return boot_loader_entries.releases(entry)
     name = os.path.basename(entry["kernel"])
     targets = []
     for directory in ("boot", ""):

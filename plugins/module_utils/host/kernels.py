@@ -9,16 +9,16 @@ import os
 import re
 from typing import Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import exists, listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import (
     KERNEL_RELEASE,
     PACKAGE,
     PACKAGE_VERSION,
     is_like,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import boot, vermagic
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import next_boot, vermagic
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
@@ -29,8 +29,8 @@ def read(root: str, running: str, run: Run) -> dict:
     `next_boot_unknown`: why the kernel of the next boot is only a guess, or None.
     """
     running = running if is_like(KERNEL_RELEASE, running) else "unknown"
-    bootable = boot.bootable(root)
-    predicted = boot.predict(root, bootable, run)
+    bootable = next_boot.bootable(root)
+    predicted = next_boot.predict(root, bootable, run)
     upcoming = predicted["release"] or running
     releases = sorted({running, upcoming, *bootable}, key=natural_key, reverse=True)
     return {

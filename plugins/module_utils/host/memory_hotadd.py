@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_group
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_group
 
 # A file of the same name in /etc overrides the distribution's file.
 _DISTRIBUTION, _OURS, _NAMES = "/usr/lib/udev/rules.d", owned.UDEV_RULES_DIRECTORY, owned.UDEV_RULES

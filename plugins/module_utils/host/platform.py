@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.assignments import shell_assignments
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import system_container
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.name_value_lines import shell_assignments
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import lxc_guest
 
 _FAMILIES = {
     "debian": "debian",
@@ -65,4 +65,4 @@ def _variant(root: str) -> str | None:
     systems = (read_text(root, "/proc/device-tree/compatible") or "").split("\0")
     if any(name.startswith("nvidia,tegra") for name in systems):
         return "tegra"
-    return system_container.VARIANT if system_container.is_guest(root) else None
+    return lxc_guest.VARIANT if lxc_guest.is_guest(root) else None

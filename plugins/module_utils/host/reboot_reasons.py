@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import exists, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver, nvidia_group
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host.lxc_guest import VARIANT
 
 _FLAG_FILES = ("/run/reboot-required", "/var/run/reboot-required", "/run/reboot-needed")
 # Packages whose update takes effect at the next boot. The kernel is checked separately, by its release.

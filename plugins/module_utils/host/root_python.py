@@ -10,8 +10,8 @@ import re
 import stat
 from typing import Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import PATH, is_like, shown
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import PATH, is_like, shown
 
 # The oldest Python that runs the modules of this collection on a host.
 OLDEST = (3, 9)

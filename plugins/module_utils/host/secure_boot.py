@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, read_bytes, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import exists, read_bytes, read_text
 
 # The keys with which DKMS signs modules. Ubuntu has its own.
 UBUNTU_KEY = "/var/lib/shim-signed/mok/MOK.der"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import fnmatch
 import json
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, read_bytes, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import loader_entries
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import exists, read_bytes, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import boot_loader_entries
 
 _DIRECTORIES = ("/boot", "/efi", "/boot/efi")
 _VARIABLE = "/sys/firmware/efi/efivars/{0}-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
@@ -41,8 +41,8 @@ def default_of_bootctl(root: str, run) -> dict | None:
 
 def default(root: str) -> dict | None:
     """Return the entry that systemd-boot boots by its files and variables."""
-    entries = [entry for name in _DIRECTORIES for entry in loader_entries.read(root, f"{name}/loader/entries")]
-    entries = loader_entries.in_order_of_systemd_boot(entries)
+    entries = [entry for name in _DIRECTORIES for entry in boot_loader_entries.read(root, f"{name}/loader/entries")]
+    entries = boot_loader_entries.in_order_of_systemd_boot(entries)
     for pattern in (_variable(root, "LoaderEntryOneShot"), _variable(root, "LoaderEntryDefault"), _configured(root)):
         wanted = _variable(root, "LoaderEntryLastBooted") if pattern == "@saved" else pattern
         if wanted:

@@ -13,7 +13,7 @@ import os
 import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_text
 
 MODULE = "nvidia_uvm"
 # A file overrides files of the same name in later directories.

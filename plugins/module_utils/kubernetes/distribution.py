@@ -24,7 +24,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.paths im
 )
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 KUBEADM, EKS, KUBESPRAY, OTHER = "kubeadm", "eks", "kubespray", "other"
 TITLES = {

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import shown
 
 # `ignore`: the pod may stay. `evict`: the pod may be evicted. `wait`: the pod must end, and nobody may evict it.
 IGNORE, EVICT, WAIT = "ignore", "evict", "wait"

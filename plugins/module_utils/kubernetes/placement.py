@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import toml_values
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import toml_reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.distribution import (
     EKS,
     KUBESPRAY,
@@ -106,9 +106,9 @@ def placement(node: KubernetesNode, vendor: str) -> RuntimePlacement:
 def registered_program(tree: t.Mapping[str, t.Any], runtime: str) -> str | None:
     """Return the program of a runtime in a generated configuration, or None if it is not registered."""
     for table in _tables(tree):
-        found = toml_values.get(table, "runtimes", runtime)
+        found = toml_reader.get(table, "runtimes", runtime)
         if isinstance(found, dict):
-            return str(toml_values.get(found, "options", "BinaryName") or runtime)
+            return str(toml_reader.get(found, "options", "BinaryName") or runtime)
     return None
 
 
@@ -122,5 +122,5 @@ def default_name(tree: t.Mapping[str, t.Any]) -> str | None:
 def _tables(tree: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:
     """Return the tables of containerd's CRI plugin that have runtimes."""
     plugins = tree.get("plugins")
-    found = [toml_values.get(table, "containerd") for table in (plugins.values() if isinstance(plugins, dict) else ())]
+    found = [toml_reader.get(table, "containerd") for table in (plugins.values() if isinstance(plugins, dict) else ())]
     return [table for table in found if isinstance(table, dict)]

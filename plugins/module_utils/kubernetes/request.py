@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import variable
 
 NODE_ROLE = "gpu_kubernetes_node"
 
@@ -50,4 +50,4 @@ class KubernetesClusterRequest:
 
 def read(values: t.Mapping[str, t.Any]) -> KubernetesNodeRequest:
     """Return the variables, converted and checked."""
-    return variables.read(KubernetesNodeRequest, NODE_ROLE, values)
+    return variable_fields.read(KubernetesNodeRequest, NODE_ROLE, values)

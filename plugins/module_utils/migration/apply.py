@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, read_bytes, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import exists, read_bytes, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json, host_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import (

@@ -14,7 +14,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import ol
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host, NvidiaDocker, OldContainer
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import (
+        Host,
+        NvidiaDocker,
+        OldContainer,
+    )
 
 # The packages with a file of their own, and those whose newer versions are empty.
 PLUGIN, WRAPPER = "nvidia-docker", "nvidia-docker2"

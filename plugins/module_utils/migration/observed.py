@@ -16,12 +16,17 @@ import time
 from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_bytes, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import (
+    exists,
+    listing,
+    read_bytes,
+    read_text,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import systemd_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import bolt, old_keys, traces
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import NvidiaDocker
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import NvidiaDocker
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
@@ -47,7 +52,7 @@ def read(root: str, docker: str, run: Run) -> NvidiaDocker:
     """Return the traces. `docker`: Docker's data directory."""
     place = os.path.join(root, docker.lstrip("/"))
     database = read_bytes(place, "volumes/metadata.db", _LARGEST_DATABASE) or b""
-    state = services.read([UNIT], run).get(UNIT) or {}
+    state = systemd_units.read([UNIT], run).get(UNIT) or {}
     return {
         "files": _distinct(root, [path for path in traces.FILES if exists(root, path)]) + _wrappers(root),
         "hooks": traces.hooks(root),

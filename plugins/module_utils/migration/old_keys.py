@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_bytes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_bytes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import OldKey
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import OldKey
 
 # Of the key in NVIDIA/nvidia-docker, branch gh-pages, gpgkey (295c69d).
 FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"

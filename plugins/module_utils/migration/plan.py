@@ -27,7 +27,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import (
 )
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host, NvidiaDocker, OldContainer
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import (
+        Host,
+        NvidiaDocker,
+        OldContainer,
+    )
 
 Step = dict[str, t.Any]
 _APT = "/etc/apt/"

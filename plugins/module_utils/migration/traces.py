@@ -12,7 +12,12 @@ from __future__ import annotations
 import struct
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_bytes, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import (
+    exists,
+    listing,
+    read_bytes,
+    read_text,
+)
 
 DRIVER, DATA = "nvidia-docker", "/var/lib/nvidia-docker"
 SPECIFICATIONS = tuple(

@@ -26,7 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.packa
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
     from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.request import NeuronDriverRequest
 
 RUNTIME = "neuron"

@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import k
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import shared_plan
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
     from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.request import NeuronDriverRequest
 
 ROLE = "neuron_driver"

@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.packa
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import (
     Context,
     Part,
 )

@@ -30,7 +30,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver impor
 )
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
     from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.request import NeuronDriverRequest
 
 # The package's script before the installation downloads the list of PCI IDs, which hangs without the Internet.

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_apply
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import variables as repository_variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendors import KIND

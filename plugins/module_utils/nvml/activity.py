@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.handle import Handle
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import (
     mebibytes,
     member,
     number,
     scaled,
     text,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.handle import Handle
 
 THROTTLE_REASONS = {
     0x1: "idle",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import NvmlFailure, flag, number
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import NvmlFailure, flag, number
 
 MAX_MIG_DEVICES = 64
 

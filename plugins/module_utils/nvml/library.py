@@ -11,8 +11,8 @@ from __future__ import annotations
 import _thread
 import ctypes
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.names import NVML_LIBRARY
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import LIBRARY_NOT_FOUND, NvmlFailure
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.nvidia_names import NVML_LIBRARY
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import LIBRARY_NOT_FOUND, NvmlFailure
 
 
 def load(prefix: str | None = None) -> str | None:
@@ -29,7 +29,7 @@ def load(prefix: str | None = None) -> str | None:
             reason = str(error)
     else:
         reason = f"{NVML_LIBRARY} does not exist below {prefix}"
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver  # noqa: PLC0415
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver  # noqa: PLC0415
 
     path = host_driver.find_library("/", prefix)
     if path is None:

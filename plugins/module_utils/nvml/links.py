@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.pci import kernel_address
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.pci_functions import kernel_address
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import choice, flag, member, number, text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.handle import FabricInfoV1, FabricInfoV2, Handle
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import choice, flag, member, number, text
 
 MAX_NVLINKS = 36
 FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}

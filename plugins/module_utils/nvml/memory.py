@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.handle import Handle, SramErrorStatus
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import (
     MOST_BYTES,
     flag,
     mebibytes,
     member,
     number,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.handle import Handle, SramErrorStatus
 
 
 def read_info(gpu: Handle):

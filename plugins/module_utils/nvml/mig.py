@@ -9,8 +9,14 @@ import math
 import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import memory
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import (
+    MOST_BYTES,
+    flag,
+    member,
+    number,
+    text,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.handle import MAX_MIG_DEVICES, Handle
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import MOST_BYTES, flag, member, number, text
 
 _PROFILE_IN_NAME = re.compile(r"\bMIG\s+((?:\d+c\.)?\d+g\.\d+gb\S*)", re.IGNORECASE)
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import member, number
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import member, number
 
 LICENSED, UNLICENSED, UNKNOWN = "licensed", "unlicensed", "unknown"
 _MOST_FEATURES = 3

@@ -18,10 +18,10 @@ from collections.abc import Iterable
 from typing import Any, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, places
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, amd_compute_gpus
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, amd_compute_gpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devices
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
@@ -91,14 +91,14 @@ _LOG_LINES, _LONGEST_LINE = 20, 300
 
 
 def read(root: str, functions: Iterable[dict], run: Run) -> dict[str, dict[str, Any]]:
-    """Return the record of each vendor. `functions`: the accelerators of hardware/accelerators.py."""
+    """Return the record of each vendor. `functions`: the accelerators of hardware/accelerator_pci_ids.py."""
     found = {}
     functions = list(functions)
     for vendor, files in _FILES.items():
         own = [one for one in functions if one["vendor"] == vendor]
         if own:
             found[vendor] = _record(root, files, _addresses(root, vendor, own))
-            module = accelerators.MODULES[vendor]
+            module = accelerator_pci_ids.MODULES[vendor]
             found[vendor]["blacklisted_by"] = [*devices.blacklisted_by(root, module), *_disabled_by(root, module)]
             is_bound = all(one["kernel_driver"] for one in own)
             loaded = os.path.lexists(_in(root, f"/sys/module/{module}"))

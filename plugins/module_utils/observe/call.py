@@ -13,12 +13,12 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import machine_image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import prepared_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host, VolumePrediction
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host, VolumePrediction
 
 _NAMES = {"type": "list", "elements": "str", "default": []}
 OPTIONS: dict[str, Any] = {
@@ -86,7 +86,7 @@ def observe(
         )
 
     # While cloud-init runs, it can still install packages and write files, so that even a prediction would be wrong.
-    machine_image.wait_for_cloud_init("/", options["cloud_init_timeout"])
+    prepared_image.wait_for_cloud_init("/", options["cloud_init_timeout"])
     if not check_mode:
         installed.wait_until_free("/", options["package_lock_timeout"])
     system = os.uname()

@@ -10,8 +10,8 @@ import os
 import posixpath
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import toml_values, url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import toml_reader, url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import exists, listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import SECRET_NAMES
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import paths
 
@@ -94,8 +94,8 @@ def _mode(root: str) -> str | None:
 
 def _imported(root: str, path: str, text: str, unread: list[str]) -> list[str]:
     try:
-        patterns = toml_values.read(text).get("imports")
-    except toml_values.TomlValueError:
+        patterns = toml_reader.read(text).get("imports")
+    except toml_reader.TomlValueError:
         unread.append(path)
         patterns = _likely_imports(text)
     directory = posixpath.dirname(path)
@@ -107,8 +107,8 @@ def _imported(root: str, path: str, text: str, unread: list[str]) -> list[str]:
 def _likely_imports(text: str) -> list:
     found = _IMPORTS.search(text)
     try:
-        return toml_values.read(f"imports = {found.group(1)}")["imports"] if found else []
-    except toml_values.TomlValueError:
+        return toml_reader.read(f"imports = {found.group(1)}")["imports"] if found else []
+    except toml_reader.TomlValueError:
         return []
 
 

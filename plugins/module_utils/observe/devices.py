@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_bytes, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import (
+    exists,
+    listing,
+    read_bytes,
+    read_text,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, pci_functions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vgpu as hardware_vgpu
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host.system_container import VARIANT
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host.lxc_guest import VARIANT
 
 
 def nvidia(root: str, functions: list[dict], host: dict) -> dict:
@@ -23,15 +28,15 @@ def nvidia(root: str, functions: list[dict], host: dict) -> dict:
         "version": loaded["loaded"],
         "kernels": [entry["release"] for entry in host["kernel"]["kernels"] if entry["nvidia_module"]],
     }
-    found = [item for item in accelerators.pick(functions) if item["vendor"] == "nvidia"]
+    found = [item for item in accelerator_pci_ids.pick(functions) if item["vendor"] == "nvidia"]
     hardware = _hardware(root, functions, host["os"]["variant"])
     return {"devices": found, "driver": loaded, "module": module, **hardware}
 
 
 def _hardware(root: str, functions: list[dict], variant: str | None) -> dict:
-    devices = [function for function in functions if function["vendor_id"] == pci.NVIDIA_VENDOR_ID]
-    own = [function for function in devices if not pci.is_for_guests(function)]
-    guests = [function for function in devices if pci.is_for_guests(function)]
+    devices = [function for function in functions if function["vendor_id"] == pci_functions.NVIDIA_VENDOR_ID]
+    own = [function for function in devices if not pci_functions.is_for_guests(function)]
+    guests = [function for function in devices if pci_functions.is_for_guests(function)]
     found = [function["address"] for function in own if function["kind"] == "gpu"]
     if variant == VARIANT:
         found = _gpus_of_guest(root, found)
@@ -80,11 +85,11 @@ def _nvlink5_switches(root: str, functions: list[dict]) -> list[str]:
 
     They are listed by InfiniBand name, or by PCI address while no driver has created an InfiniBand device.
     """
-    adapters = [function for function in functions if function["vendor_id"] == pci.MELLANOX_VENDOR_ID]
+    adapters = [function for function in functions if function["vendor_id"] == pci_functions.MELLANOX_VENDOR_ID]
     places = {name: f"/sys/class/infiniband/{name}/device/vpd" for name in listing(root, "/sys/class/infiniband")}
     for function in adapters:
         base = f"/sys/bus/pci/devices/{function['address']}"
-        if not pci.is_for_guests(function) and not listing(root, f"{base}/infiniband"):
+        if not pci_functions.is_for_guests(function) and not listing(root, f"{base}/infiniband"):
             places[function["address"]] = f"{base}/vpd"
     return [name for name, path in places.items() if b"SW_MNG" in (read_bytes(root, path, 4096) or b"")]
 
@@ -124,12 +129,12 @@ def foreign_drivers(root: str, functions: list[dict], kernels: list[str]) -> dic
         bound = [
             function["address"]
             for function in functions
-            if function["vendor_id"] == pci.NVIDIA_VENDOR_ID and function["kernel_driver"] == name
+            if function["vendor_id"] == pci_functions.NVIDIA_VENDOR_ID and function["kernel_driver"] == name
         ]
         result[name] = {
             "loaded": name in loaded or exists(root, f"/sys/module/{name}"),
             "bound": bound,
-            "available": any(accelerators.has_module(root, kernel, name) for kernel in kernels),
+            "available": any(accelerator_pci_ids.has_module(root, kernel, name) for kernel in kernels),
             "blacklisted_by": blacklisted_by(root, name),
         }
     return result
@@ -164,7 +169,7 @@ def module_users(root: str) -> dict[str, list[str]]:
 def _modules(root: str) -> dict[str, list[str]]:
     """Return the loaded modules for accelerators, each with the modules that use it."""
     found = {}
-    names = "|".join(accelerators.MODULES.values())
+    names = "|".join(accelerator_pci_ids.MODULES.values())
     for line in (read_text(root, "/proc/modules") or "").splitlines():
         name, _size, _count, users = [*line.split(), "", "", "", ""][:4]
         if re.match(rf"nvidia|nouveau|nova|gdrdrv|ib_core|{names}", name):

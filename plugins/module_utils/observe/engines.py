@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_bytes, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json as docker_daemon_json
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import (
     digests,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import UUID, is_like
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import UUID, is_like
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
 
 Ask = Callable[[str, str], "dict | None"]

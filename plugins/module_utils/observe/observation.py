@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING, Callable, cast
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_bytes, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, places
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import host_nodes, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import masking
@@ -24,19 +24,19 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     podman_config,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import processes as engine_processes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, pci_functions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels as host_kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import (
-    initramfs,
-    machine_image,
+    lxc_guest,
+    outdated_initramfs,
+    prepared_image,
     reboot_reasons,
     root_python,
-    system_container,
     uvm_loading,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels as host_kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot as host_secure_boot
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services as host_services
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import systemd_units as host_services
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import traces as migration_traces
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import (
     accelerator_records,
@@ -54,7 +54,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import rec
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, own_files
 
 if TYPE_CHECKING:  # Creating the types takes time on every host.
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host, VolumePrediction
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host, VolumePrediction
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 Ask = Callable[[str, str], "dict | None"]
@@ -102,7 +102,7 @@ def observe(
     `python`: the path of the Python that runs this module. `nvml_binding`: whether it has pynvml.
     `predict_volume` predicts the driver volume for a version of the driver. Without it, `driver_volume` is None.
     """
-    functions = pci.scan_all(root)
+    functions = pci_functions.scan_all(root)
     parts = declared_places.DeclaredPlaces(declared or {})
     more = {"units": units or [], "files": files or [], "patterns": package_patterns or []}
     host = _system(root, machine, kernel, run, functions, parts=parts, more=more)
@@ -150,7 +150,7 @@ def _system(
     state = installed.read(root, system["package_manager"], run, [*parts.patterns, *more["patterns"]])
     kernels = host_kernels.read(root, kernel, run)
     releases = [entry["release"] for entry in kernels["kernels"]]
-    found = accelerators.pick(functions, root)
+    found = accelerator_pci_ids.pick(functions, root)
     vendors = {one["vendor"] for one in found}
     units = [*_UNITS, *more["units"], *parts.units(root, vendors)]
     paths = {*FILES, *record_files.paths(root), *parts.files(root, vendors), *more["files"]}
@@ -159,7 +159,9 @@ def _system(
         "os": system,
         "uid": os.geteuid(),
         "identity": _identity(root),
-        "accelerators": accelerators.groups(root, found, kernel, releases, accelerator_records.read(root, found, run)),
+        "accelerators": accelerator_pci_ids.groups(
+            root, found, kernel, releases, accelerator_records.read(root, found, run)
+        ),
         "former_groups": accelerator_records.former_groups(root, vendors),
         "kernel": kernels,
         "dkms": host_kernels.dkms(root),
@@ -179,7 +181,7 @@ def _system(
         "daemon_users": _daemon_users(root),
         "files": {path: _file(root, path) for path in sorted(paths)},
         "keyrings": _keyrings(root, parts.repositories),
-        "image": machine_image.read(root),
+        "image": prepared_image.read(root),
         "reboot_flag": reboot_reasons.read_flag(root, state["installed_at"]),
     }
 
@@ -194,8 +196,8 @@ def _add_nvidia(root: str, host: dict, functions: list, run: Run) -> None:
     """Describe NVIDIA's GPUs and driver, the driver in the initramfs, and the programs that use GPUs."""
     group = host["accelerators"]["nvidia"] = devices.nvidia(root, functions, host)
     # An LXC guest has the kernel of its node.
-    is_guest = host["os"]["variant"] == system_container.VARIANT
-    host["initramfs"] = [] if is_guest else initramfs.read(root, host["kernel"], group["driver"], run)
+    is_guest = host["os"]["variant"] == lxc_guest.VARIANT
+    host["initramfs"] = [] if is_guest else outdated_initramfs.read(root, host["kernel"], group["driver"], run)
     host["holders"] = gpu_users.holders(root) if group["driver"]["loaded"] else []
 
 

@@ -15,8 +15,8 @@ import re
 from typing import Callable
 from urllib.parse import unquote
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.names import DRIVER_PACKAGES, DRIVER_VERSION
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.nvidia_names import DRIVER_PACKAGES, DRIVER_VERSION
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]

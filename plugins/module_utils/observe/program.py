@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import sys
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state, standalone
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment, standalone_program
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
 
 
@@ -24,11 +24,13 @@ def main(given: dict) -> None:
     """
     if sys.version_info < (3, 9):
         raise SystemExit("Python 3.9 or newer is required")
-    process_state.pin()
+    pinned_environment.pin()
     options = given["options"]
     options["files"] = [os.path.expanduser(os.path.expandvars(path)) for path in options["files"]]
-    host = observe_call.observe(options, check_mode=given["check_mode"], find=process_state.find, run=standalone.run)
+    host = observe_call.observe(
+        options, check_mode=given["check_mode"], find=pinned_environment.find, run=standalone_program.run
+    )
     result = {"host": host}
     if given["facts"] and nvidia_driver(host)["loaded"]:
-        result["facts"] = facts_call.result(given["facts"], standalone.run)
-    standalone.finish(result)
+        result["facts"] = facts_call.result(given["facts"], standalone_program.run)
+    standalone_program.finish(result)

@@ -9,7 +9,7 @@ import re
 from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]

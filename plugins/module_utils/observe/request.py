@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import variable
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import volum
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import apply
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import VolumePrediction
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import VolumePrediction
 
 
 def predict(

@@ -12,9 +12,9 @@ import shutil
 from collections.abc import Iterator
 from typing import Any, Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import workspace
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.temporary_directories import workspace
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     apt_failures,

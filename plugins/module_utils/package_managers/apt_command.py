@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Iterable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.url_logins import masked
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import lock_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (

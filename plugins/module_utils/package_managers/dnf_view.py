@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.url_logins import masked
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import FailedSource
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.url_logins import masked
 
 _MOST = 3

@@ -15,9 +15,9 @@ import re
 import time
 from typing import Any, Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state, url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import run as base_run
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.watched_run import WatchedResult, run_watched
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment, url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import program_runner as base_run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.stalled_program import WatchedResult, run_watched
 from ansible_collections.gpufleet.hosts.plugins.module_utils.output import host_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.output.printed_lines import ProgressReader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import download_sources, lock_files
@@ -97,7 +97,7 @@ def runner(
     *,
     reports: bool = False,
 ) -> base_run.Run:
-    """Return a function that runs a program like `base.run.runner`, and raises StalledError if a download stalls.
+    """Return a function that runs a program like `program_runner.runner`, and raises StalledError if a download stalls.
 
     Downloads that fail for a reason that can pass by itself are tried again, and so is the first one that stalls.
     `reports`: write what the programs do to the progress file.
@@ -110,7 +110,7 @@ def runner(
     def run(
         argv: list[str], environment: dict[str, str] | None = None, stdin: str | None = None
     ) -> tuple[int, str, str]:
-        program = process_state.find(argv[0]) if only_downloads(argv) else None
+        program = pinned_environment.find(argv[0]) if only_downloads(argv) else None
         if program is None:
             return plain(argv, environment=environment, stdin=stdin)
 
@@ -128,7 +128,7 @@ def runner(
         def watched() -> WatchedResult:
             return run_watched(
                 [program, *argv[1:]],
-                process_state.environment(dict(os.environ), environment),
+                pinned_environment.environment(dict(os.environ), environment),
                 limits.timeout,
                 stdin=stdin,
                 waits=waiting(root, manager, limits.lock_timeout),

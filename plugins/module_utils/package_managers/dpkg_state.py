@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import (
     ARCHITECTURE,
     PACKAGE,
     PACKAGE_VERSION,

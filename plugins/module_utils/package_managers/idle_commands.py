@@ -13,9 +13,9 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state, workspace
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment, temporary_directories
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import downloads
 
 # A link and no script, because the directory can be on a file system without executable files.
@@ -26,15 +26,15 @@ _MACROS = ".rpmmacros"
 @contextlib.contextmanager
 def replaced(names: Sequence[str], run: Run, root: str = "/") -> Iterator[Run]:
     """Yield a function like `run`. In the programs that it starts, scripts find idle commands with these names."""
-    nothing = process_state.find(_NOTHING)
+    nothing = pinned_environment.find(_NOTHING)
     if not names or nothing is None:
         yield run
         return
-    with workspace.workspace(root) as directory:
+    with temporary_directories.workspace(root) as directory:
         os.chmod(directory, 0o755)
         for name in names:
             os.symlink(nothing, os.path.join(directory, name))
-        path = f"{directory}:{process_state.PATH}"
+        path = f"{directory}:{pinned_environment.PATH}"
         own = read_text(root, os.path.join(os.path.expanduser("~"), _MACROS)) or ""
         with open(os.path.join(directory, _MACROS), "w", encoding="utf-8") as file:
             file.write(f"{own}\n%_install_script_path {path}\n")

@@ -9,17 +9,21 @@ import os
 import re
 from typing import TYPE_CHECKING, Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.assignments import shell_assignments
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import PACKAGE, PACKAGE_VERSION, is_like
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.names import DRIVER_PACKAGES
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.name_value_lines import shell_assignments
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.nvidia_names import DRIVER_PACKAGES
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import (
+    PACKAGE,
+    PACKAGE_VERSION,
+    is_like,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.reboot_reasons import AT_BOOT_ONLY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dpkg_state, lock_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 

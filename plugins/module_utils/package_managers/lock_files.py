@@ -12,8 +12,8 @@ import struct
 import time
 from typing import Any, Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
 
 # A frontend such as apt holds the first lock during its whole run, and dpkg holds the second.

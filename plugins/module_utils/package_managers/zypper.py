@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import workspace
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.temporary_directories import workspace
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     installed,
     lock_files,

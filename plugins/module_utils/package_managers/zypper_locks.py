@@ -10,8 +10,8 @@ import os
 import re
 from collections.abc import Iterator
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import workspace
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.temporary_directories import workspace
 
 _LOCKS = "/etc/zypp/locks"
 _SETTINGS = ("/etc/zypp/zypp.conf", "/usr/etc/zypp/zypp.conf")

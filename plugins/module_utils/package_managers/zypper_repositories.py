@@ -13,7 +13,7 @@ import shutil
 from typing import Callable, NamedTuple
 from urllib.parse import quote
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_bytes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_bytes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.url_logins import masked
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import View
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp

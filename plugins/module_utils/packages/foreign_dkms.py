@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels
 
 _TREES = "/var/lib/dkms"

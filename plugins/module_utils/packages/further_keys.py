@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 
 def in_files(contents: Iterable[bytes | None], keys: Iterable[str], records: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import a
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, own_files
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 APT_PROXY_FILE = owned.APT_PROXY
 APT_LOGIN_FILE = owned.APT_LOGIN

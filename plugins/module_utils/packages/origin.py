@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host, PackageOrigin
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host, PackageOrigin
 
 NVIDIA, DISTRIBUTION, OTHER = "nvidia", "distribution", "other"
 # The network repository, mirrors with its layout, and the local repositories of NVIDIA's installers.

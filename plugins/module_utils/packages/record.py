@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 DRIVER = owned.DRIVER_RECORD
 TOOLKIT = owned.TOOLKIT_RECORD

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing
 
 
 def paths(root: str) -> list[str]:

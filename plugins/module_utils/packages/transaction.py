@@ -12,7 +12,10 @@ import dataclasses
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import remove_abandoned, workspace
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.temporary_directories import (
+    remove_abandoned,
+    workspace,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dnf_locks, installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Backend, Item, Steps, View
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange

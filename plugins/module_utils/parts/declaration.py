@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
 
 Planner = Callable[[Context, Mapping[str, Part]], Part]
 
@@ -76,7 +76,7 @@ class Declaration:
             return self.read(values)
         if self.request is None:
             raise TypeError(f"part {self.name} has no variables")
-        return variables.read(self.request, self.name, values)
+        return variable_fields.read(self.request, self.name, values)
 
 
 @dataclasses.dataclass(frozen=True)

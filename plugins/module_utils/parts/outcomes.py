@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part
 
 _Outcome = TypeVar("_Outcome")
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, variable_fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import after_driver, is_driver_wanted
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, package_query
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part, package_query
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import PersistenceRequest
 
@@ -22,7 +22,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     if not is_driver_wanted(context.host, context.values):
         reason = (
             "nvidia_driver_state is absent"
-            if vendors.nvidia_group(context.host)["gpus"]
+            if vendor_names.nvidia_group(context.host)["gpus"]
             else "this host has no NVIDIA GPU, or all are assigned to virtual machines"
         )
         return Part(
@@ -30,7 +30,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         )
     driver = outcomes.driver(parts)
     installs = driver.installs
-    request = variables.read(PersistenceRequest, "nvidia_persistenced", context.values["nvidia_persistenced"])
+    request = variable_fields.read(PersistenceRequest, "nvidia_persistenced", context.values["nvidia_persistenced"])
     result = persistence_plan.plan(
         after_driver(context.host, driver),
         request,
@@ -40,7 +40,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         driver_brings=driver.packages,
     )
     changes = result.changes
-    if installs and not changes and not vendors.nvidia_driver(context.host)["loaded"]:
+    if installs and not changes and not vendor_names.nvidia_driver(context.host)["loaded"]:
         # On some platforms, the driver's packages bring the daemon, whose unit is known only afterwards.
         changes = ["configure nvidia-persistenced.service after the driver is installed"]
         result.reason = "the packages of the driver can contain the daemon"

@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
@@ -25,8 +25,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.is
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import engines as engine_states
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineCommand, EngineError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import processes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import mount_users
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import bundle, chips, clients, image, methods
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.inside import MARK
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.prove import Client, ProofHost, ProofImage
@@ -55,7 +55,7 @@ class ProofEngines:
     def __init__(self, run: Run) -> None:
         self._run = run
         podman = engine_states.Podman(run, "podman")
-        self._states = {"docker": engine_states.Docker(started=processes.docker_started), "podman": podman}
+        self._states = {"docker": engine_states.Docker(started=mount_users.docker_started), "podman": podman}
         self._clients: dict[str, Client] = {
             "docker": clients.ProofDocker(),
             "podman": clients.ProofPodman(podman),

@@ -9,19 +9,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import after_driver, is_driver_wanted
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 
 def plan(context: Context, parts: Mapping[str, Part]) -> Part:
@@ -56,7 +56,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
 
 def _changes_of_proof(host: Host, parts: Mapping[str, Part]) -> str | None:
     """Return what the run changes that the last proof depends on, or None."""
-    if outcomes.driver(parts).changes(vendors.nvidia_driver(host)["loaded"]):
+    if outcomes.driver(parts).changes(vendor_names.nvidia_driver(host)["loaded"]):
         return "the run changes the driver"
     if outcomes.engine(parts).installs:
         return "the run changes the container engine"

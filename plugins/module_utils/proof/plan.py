@@ -8,12 +8,12 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig_without_devices
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 _UNITS = {"docker": "docker.service", "containerd": "containerd.service"}
 
@@ -62,6 +62,6 @@ def obstacle(host: Host, facts: t.Mapping[str, t.Any] | None = None) -> str | No
         return "no NVIDIA driver is loaded"
     if any(reason["driver"] for reason in host["reboot_reasons"]):
         return "a reboot is required for the driver"
-    if mig.has_nothing(facts):
-        return f"{mig.NOTHING}, so containers cannot use them"
+    if mig_without_devices.has_nothing(facts):
+        return f"{mig_without_devices.NOTHING}, so containers cannot use them"
     return None

@@ -12,7 +12,7 @@ from typing import Callable
 from urllib.parse import unquote
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 
 # The URL at the beginning of a line in a mirror list.
 _LIST_LINE = re.compile(r"^\s*([a-z][a-z0-9+.-]*:/[^\s#]*)", re.MULTILINE)

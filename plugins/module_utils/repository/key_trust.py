@@ -15,11 +15,11 @@ import re
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_bytes, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Keyring
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Keyring
 
 LARGEST = 1024 * 1024
 _PREFIX = "sha256:"

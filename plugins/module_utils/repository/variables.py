@@ -12,8 +12,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access
 
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::\d{1,5})?"
@@ -50,7 +50,7 @@ _Request = TypeVar("_Request", bound=RepositoryVariables)
 
 def read(kind: type[_Request], role: str, values: Mapping[str, Any]) -> _Request:
     """Return the request of a role with the user's values, converted and checked."""
-    request = variables.read(kind, role, values)
+    request = variable_fields.read(kind, role, values)
     wrong_login = access.problem(role, vars(request))
     if wrong_login:
         raise VariableError(wrong_login)

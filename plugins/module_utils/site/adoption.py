@@ -10,17 +10,17 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image, report
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import variable
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import machine_image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import prepared_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import holds
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part, Values
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part, Values
 
 _TOOLKIT = "nvidia_container_toolkit"
 
@@ -46,11 +46,11 @@ def docker_options(names: Container[str], value: Callable[[str], Any]) -> dict[s
     """
 
     def given(prefix: str, request: type) -> Any:
-        full = {name: f"{prefix}_{name}" for name in variables.table(request)}
-        return variables.read(request, prefix, {name: value(one) for name, one in full.items() if one in names})
+        full = {name: f"{prefix}_{name}" for name in variable_fields.table(request)}
+        return variable_fields.read(request, prefix, {name: value(one) for name, one in full.items() if one in names})
 
     if given("site", SiteModeRequest).adopt and given("dlami", SiteImageRequest).docker_on_nvme:
-        return {"data-root": f"{machine_image.NVME}/docker"}
+        return {"data-root": f"{prepared_image.NVME}/docker"}
     return {}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 
 # The plan is applied as it is; the role plans again at its turn; check mode only reports the changes.

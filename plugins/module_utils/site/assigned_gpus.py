@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import shown
 
 _GPU = re.compile(r"/dev/nvidia(\d+)")
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import disruptions, owned, variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.options import LONGEST_DRAIN
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain, variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import disruptions, owned, variable_fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.option_limits import LONGEST_DRAIN
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, plain, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import interruptions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import interruptions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import record as workload_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.options import OPTIONS
 
@@ -58,7 +58,7 @@ class SiteDrain:
 
 def read(values: Mapping[str, Any]) -> SiteDrainRequest:
     """Return the user's variables, converted and checked."""
-    request = variables.read(SiteDrainRequest, PREFIX, values)
+    request = variable_fields.read(SiteDrainRequest, PREFIX, values)
     if request.delegate and request.adapter != KUBERNETES:
         raise VariableError(
             f"{PREFIX}_delegate is {request.delegate}, but adapter {request.adapter} drains the host itself. Only "
@@ -73,7 +73,7 @@ def read(values: Mapping[str, Any]) -> SiteDrainRequest:
 
 def given(names: Container[str], value: Callable[[str], Any], errors: list[str]) -> dict[str, Any]:
     """Return the variables that the user has set. `value` returns one. Add what is invalid to `errors`."""
-    full = {name: f"{PREFIX}_{name}" for name in variables.table(SiteDrainRequest)}
+    full = {name: f"{PREFIX}_{name}" for name in variable_fields.table(SiteDrainRequest)}
     found = {name: value(variable_) for name, variable_ in full.items() if variable_ in names}
     try:
         read(found)

@@ -23,10 +23,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 _POLICY = "nvidia_driver_reboot_policy"
 _KERNEL = ("linux-image", "kernel-default-", "kernel-core", "kernel-uek", "kernel-azure")

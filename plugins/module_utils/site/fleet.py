@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver, nvidia_group
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver, nvidia_group
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 # What a run did with a host. A run that stops early does not start all hosts.
 OK, FAILED, UNREACHABLE, NOT_STARTED = "ok", "failed", "unreachable", "not_started"
@@ -83,7 +83,7 @@ def _accelerators(host: Host, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the GPUs and accelerators by vendor and model. The facts of a loaded NVIDIA driver have names."""
     names = {gpu["pci_bus_id"]: gpu.get("name") for gpu in facts.get("nvidia_gpus") or []}
     counts: Counter[tuple[str, str | None]] = Counter()
-    for found in vendors.devices(host):
+    for found in vendor_names.devices(host):
         if found["vendor"] == "nvidia" and found["address"] not in nvidia_group(host)["gpus"]:
             continue  # assigned to a virtual machine or excluded
         counts[found["vendor"], names.get(found["address"]) or found["generation"]] += 1

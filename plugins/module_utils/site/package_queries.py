@@ -12,8 +12,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import LOCK_TIMEOUT, Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import LOCK_TIMEOUT, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import query, rejected_sources
 

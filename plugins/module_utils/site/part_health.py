@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration i
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 
 def problems(host: Host, declarations: Iterable[Declaration] | None = None) -> list[str]:

@@ -13,18 +13,18 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import is_driver_wanted
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import holds
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Planner
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, Values
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part, Values
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import BY_NAME
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 
 def plan(context: Context, parts: Collection[str]) -> dict[str, Part]:
@@ -70,7 +70,7 @@ def installs_versionlock(host: Host, parts: Mapping[str, Part]) -> bool:
 
 def needs_facts(host: Host, values: Values, parts: Mapping[str, Part]) -> bool:
     """Return whether the plan depends on the GPU facts. A driver that is to be loaded makes them worthless."""
-    loaded = vendors.nvidia_driver(host)["loaded"]
+    loaded = vendor_names.nvidia_driver(host)["loaded"]
     if not is_driver_wanted(host, values) or outcomes.driver(parts).changes(loaded):
         return False
     return (any(BY_NAME[name].needs_facts for name in parts) and bool(loaded)) or (

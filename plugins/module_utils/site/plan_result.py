@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import application, package_queries, registry
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part
 
 
 def of_parts(parts: dict[str, Part], *, check_mode: bool) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part
 
 STATES = ("converged", "changes", "failed", "unreachable")
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain_decision as site_drain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import OUTPUTS, REQUESTS
 
-_DRAIN = [f"drain_{name}" for name in variables.table(site_drain.SiteDrainRequest)]
+_DRAIN = [f"drain_{name}" for name in variable_fields.table(site_drain.SiteDrainRequest)]
 # The variables of playbooks, without the prefix. Playbooks dlami and plan also read those of playbook site.
 PLAYBOOKS: dict[str, list[str]] = {
     "site": ["adopt", "serial", "max_fail_percentage", "cloud_init_timeout", *_DRAIN],
@@ -23,7 +23,7 @@ PLAYBOOKS: dict[str, list[str]] = {
     "verify": ["expected_gpus", "expected_pcie_width", "container", "file"],
 }
 
-_NAMES = {role: list(variables.table(request)) for role, request in REQUESTS.items()}
+_NAMES = {role: list(variable_fields.table(request)) for role, request in REQUESTS.items()}
 _KNOWN = OUTPUTS | {f"{role}_{name}" for role, names in _NAMES.items() for name in names}
 _PREFIXES = tuple(f"{role}_" for role in REQUESTS)
 _MOST_NEAR_NAMES = 3
@@ -40,7 +40,7 @@ class Names:
 
 def unset(role: str, values: Mapping[str, Any]) -> list[str]:
     """Return an error for each empty value of a variable that has no empty value. The roles' tasks read them, too."""
-    rules = variables.table(REQUESTS[role])
+    rules = variable_fields.table(REQUESTS[role])
     return [
         f"{role}_{name} is {value!r}. Set one of its values, or remove the variable to use the default."
         for name, value in values.items()

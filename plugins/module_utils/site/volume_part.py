@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import is_driver_wanted
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes, steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context, Part, Values, of_steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part, Values, of_steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import new_volume
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import VolumePrediction
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import VolumePrediction
 
 
 def volume_engines(values: Values, parts: Collection[str]) -> dict[str, list[str]]:
@@ -37,19 +37,20 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     if not is_driver_wanted(host, context.values):
         return of_steps([], plan=options)
     driver = outcomes.driver(parts)
-    upcoming = driver.loaded_after(vendors.nvidia_driver(host)["loaded"])
+    upcoming = driver.loaded_after(vendor_names.nvidia_driver(host)["loaded"])
     prediction = host["driver_volume"]
     # The volume of nvidia-docker 1.0 has the same name.
     migrates = prediction and prediction["error"] and outcomes.toolkit(parts).migrates_volumes
     if upcoming and (
-        migrates or upcoming != (vendors.nvidia_driver(host)["loaded"] or vendors.nvidia_driver(host)["on_disk"])
+        migrates
+        or upcoming != (vendor_names.nvidia_driver(host)["loaded"] or vendor_names.nvidia_driver(host)["on_disk"])
     ):
         # The prediction is for another version or another volume.
         created = steps.own(steps.VOLUME, new_volume.text(host, options, upcoming), keeps=_kept(prediction))
-        return of_steps([created], plan=options, is_only_reported=vendors.nvidia_driver(host)["loaded"] is None)
+        return of_steps([created], plan=options, is_only_reported=vendor_names.nvidia_driver(host)["loaded"] is None)
     if prediction is None or not upcoming:
         return of_steps([], plan=options, reasons=["no NVIDIA driver is loaded"])
-    library = vendors.nvidia_driver(host)["library"]
+    library = vendor_names.nvidia_driver(host)["library"]
     if library and library != upcoming and not driver.installs:
         waits = (
             f"the driver volume waits for a reboot: module {upcoming} is loaded, but the libraries have version "
@@ -67,7 +68,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         [steps.own(steps.VOLUME, text, keeps=_kept(prediction)) for text in changes],
         plan=options,
         errors=[error] if error else [],
-        is_only_reported=vendors.nvidia_driver(host)["loaded"] is None,
+        is_only_reported=vendor_names.nvidia_driver(host)["loaded"] is None,
     )
     return dataclasses.replace(part, acts=bool(prediction["changed"] or prediction["error"] or installs))
 

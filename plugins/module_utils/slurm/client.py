@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import shown
 
 # Seconds for one command.
 TIMEOUT = 30

@@ -11,8 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import host_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import AMD, GAUDI, INTEL, NVIDIA, VENDORS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import (
+    AMD,
+    GAUDI,
+    INTEL,
+    NVIDIA,
+    VENDORS,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import models
 
 NAME = "gpu"
@@ -81,9 +87,9 @@ def _unusable(device: Mapping[str, Any]) -> str | None:
     files = _files(device)
     if not files:
         return "no device node is known. The driver is not loaded, or it does not drive the device"
-    wrong = [path for path in files if not host_text.is_like(host_text.PATH, path)]
+    wrong = [path for path in files if not untrusted_text.is_like(untrusted_text.PATH, path)]
     if wrong:
-        return f"the name of device node {host_text.shown(wrong[0])} has characters that gres.conf cannot contain"
+        return f"the name of device node {untrusted_text.shown(wrong[0])} has characters that gres.conf cannot contain"
     if device["vendor"] == NVIDIA and device["partition"]["parent"] is not None and len(files) < 2:
         return "the device nodes below /dev/nvidia-caps of this MIG device are not known"
     return None

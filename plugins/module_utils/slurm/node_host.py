@@ -12,11 +12,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, host_text, owned, process_state
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import INTEL
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import (
+    atomic_file,
+    owned,
+    pinned_environment,
+    untrusted_text,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import exists, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import INTEL
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import node_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmClient, SlurmError, SlurmNode
 
@@ -50,7 +55,7 @@ def with_nodes(devices: Sequence[Mapping[str, Any]], root: str = "/") -> list[di
         if nodes is None and device["vendor"] == INTEL:
             nodes = [
                 {"path": path, "role": "render" if "renderD" in path else "card", "gid": None}
-                for path in device_nodes.drm_nodes(device["pci_address"], root)
+                for path in nvidia_device_nodes.drm_nodes(device["pci_address"], root)
             ]
         found.append({**device, "nodes": nodes})
     return found
@@ -74,7 +79,7 @@ def observe(
     slurmd = os.path.join(programs.replace("/bin", "/sbin"), "slurmd") if programs else "slurmd"
     status, out, _err = run(["timeout", "--kill-after=2", "10", slurmd, "-C"])
     hardware = next((line for line in out.splitlines() if line.startswith("NodeName=")), "") if status == 0 else ""
-    installed = status == 0 or process_state.find(slurmd) is not None
+    installed = status == 0 or pinned_environment.find(slurmd) is not None
     active = unit.get("ActiveState") in ("active", "activating", "reloading")
     client = SlurmClient(run, node, programs, _TIMEOUT)
     known, unanswered = None, None
@@ -167,7 +172,7 @@ def described(node: SlurmNode | None) -> dict[str, Any] | None:
         return None
     return {
         "states": sorted(node.states),
-        "reason": host_text.shown(node.reason) if node.reason else None,
+        "reason": untrusted_text.shown(node.reason) if node.reason else None,
         "gres": node.gres or None,
     }
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.options import LONGEST_DRAIN
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.option_limits import LONGEST_DRAIN
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import variable
 
 
 @dataclasses.dataclass(frozen=True)

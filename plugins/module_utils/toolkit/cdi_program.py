@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state, standalone
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment, standalone_program
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import apply
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
 
@@ -21,9 +21,9 @@ Run = Callable[[list], tuple]
 
 def main(options: dict[str, Any]) -> None:
     """Write the specification, say so, and end with status 1 on an error."""
-    process_state.pin()
+    pinned_environment.pin()
     try:
-        lines = refresh(options, standalone.run)
+        lines = refresh(options, standalone_program.run)
     except (*apply.ERRORS, gather.BindingMissing) as error:
         sys.stderr.write(f"{apply.error_text(error, options['path'])}\n")
         raise SystemExit(1) from None

@@ -10,17 +10,17 @@ import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import PATH, is_like
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import PATH, is_like
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import host_nodes, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import nvidia_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig_without_devices
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 SERVICE, PATH_UNIT = "nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path"
 UNITS = (PATH_UNIT, SERVICE)
@@ -118,8 +118,9 @@ def waits(host: Host, facts: t.Mapping[str, t.Any] | None, driver: str | None) -
     """
     if driver == nvidia_driver(host)["loaded"] and any(reason["driver"] for reason in host["reboot_reasons"]):
         return "the CDI specification is written after the reboot that the driver requires"
-    if mig.has_nothing(facts):
-        return f"{mig.NOTHING}, so the CDI specification is not written; create MIG devices, and run the role again"
+    if mig_without_devices.has_nothing(facts):
+        reason = mig_without_devices.NOTHING
+        return f"{reason}, so the CDI specification is not written; create MIG devices, and run the role again"
     return None
 
 

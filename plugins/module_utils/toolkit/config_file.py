@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 PATH = "/etc/nvidia-container-runtime/config.toml"
 # The keys with their types or values: NVIDIA/nvidia-container-toolkit, api/config/v1, for mode internal/info (d34b304).

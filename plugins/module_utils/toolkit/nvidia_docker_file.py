@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import nvidia_docker_program
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 PATH = owned.WRAPPER
 MODE = "0755"

@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 # The options of the program: those of module nvidia_cdi_spec, the root directory, and the units that come first.
 OPTIONS: dict[str, t.Any] = {

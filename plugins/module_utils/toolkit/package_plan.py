@@ -9,7 +9,7 @@ import functools
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository, role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -22,7 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packa
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import repository, vulnerabilities
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
     from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import ToolkitRequest
 
 # The packages that NVIDIA builds and publishes together. The toolkit requires the exact versions of the base and of the

@@ -13,10 +13,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import (
     Context,
     Part,
     of_removal,
@@ -33,7 +33,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import runtime as node_runtime
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 
 def plan(context: Context, parts: Mapping[str, Part]) -> Part:
@@ -60,7 +60,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     if without:
         return _idle_toolkit(host, without)
     driver = outcomes.driver(parts)
-    upcoming = driver.loaded_after(vendors.nvidia_driver(host)["loaded"])
+    upcoming = driver.loaded_after(vendor_names.nvidia_driver(host)["loaded"])
     common: dict[str, Any] = {
         "engines": engines,
         "driver": upcoming,

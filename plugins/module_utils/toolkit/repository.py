@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
     from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import ToolkitRequest
 
 NAME = owned.CONTAINER_TOOLKIT_REPOSITORY_ID

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import variables as repository_variables
 
 _VERSION = r"\d+(\.\d+)*"

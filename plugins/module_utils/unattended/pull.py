@@ -26,7 +26,7 @@ import time
 import traceback
 import urllib.request
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.process_state import environment, pin
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.pinned_environment import environment, pin
 from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended.output import (
     NO_REFERENCE,
     NO_SUCH_PIN,

@@ -10,8 +10,8 @@ import difflib
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins, variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins, variable_fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, variable
 
 ROLE = "unattended"
 _URL = r"(https?|ssh|git|file)://\S+|[\w.-]+@[\w.-]+:\S+"
@@ -80,7 +80,7 @@ class UnattendedRequest:
 
 def read(values: t.Mapping[str, t.Any]) -> UnattendedRequest:
     """Return the request with the user's values, converted and checked."""
-    known = [*variables.table(UnattendedRequest)]
+    known = [*variable_fields.table(UnattendedRequest)]
     unknown = sorted(set(values) - set(known))
     if unknown:
         near = difflib.get_close_matches(unknown[0], known, 1)
@@ -89,10 +89,10 @@ def read(values: t.Mapping[str, t.Any]) -> UnattendedRequest:
             f"Unknown variable {ROLE}_{unknown[0]}. {meant}Known variables: "
             f"{', '.join(f'{ROLE}_{name}' for name in known)}."
         )
-    request = variables.read(UnattendedRequest, ROLE, values)
+    request = variable_fields.read(UnattendedRequest, ROLE, values)
     for name in ("platform", "repository", "revision", "collection"):
         if not getattr(request, name):
-            rule = variables.table(UnattendedRequest)[name][0]
+            rule = variable_fields.table(UnattendedRequest)[name][0]
             form = rule.sample or f"one of {', '.join(PLATFORMS)}"
             raise VariableError(f"{ROLE}_{name} is not set. Use the form {form}.")
     for name in ("repository", "collection", "packages"):

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema, sysfs
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_apply
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import vendors
 
 # In these states, no container can use a device, so a specification would only describe devices of the past.
@@ -24,7 +24,7 @@ _WITHOUT_DEVICES = (schema.NO_HARDWARE, schema.NO_DRIVER, schema.DRIVER_NOT_LOAD
 
 def main(options: dict[str, Any]) -> None:
     """Write the specification, say so, and end with status 1 on an error."""
-    process_state.pin()
+    pinned_environment.pin()
     try:
         lines = refresh(options)
     except accelerator_apply.ERRORS as error:
@@ -55,4 +55,4 @@ def _read(name: str, root: str) -> tuple[list[Any], Any]:
     """Return the devices and the state of one vendor. accelerators/gather.py would also load the readers of NVML."""
     vendor = next(one for one in vendors.VENDORS.values() if one.name == name)
     tree = sysfs.SysfsTree(root)
-    return vendor.read(tree, pci.scan_all(root), tree.read("/proc/sys/kernel/osrelease").text)
+    return vendor.read(tree, pci_functions.scan_all(root), tree.read("/proc/sys/kernel/osrelease").text)

@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendors import VendorDriver
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 _HEADER = "# Written by role gpufleet.hosts.{role}. Changes in this file are lost.\n"
 # The service is of type oneshot and does not remain active, so that the other units can start it again. Several changes

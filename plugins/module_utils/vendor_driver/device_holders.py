@@ -9,11 +9,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import shown
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part
 
 
 def holders(host: Mapping[str, Any], vendor: str) -> list[str]:

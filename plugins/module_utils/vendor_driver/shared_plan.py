@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository, role_packages
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part, package_query, package_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part, package_query, package_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import cdi_units
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
     from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendors import VendorDriver
 
 

@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
     recorded,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendors as hardware_vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names as hardware_vendors
 
 # The form of option cdi_kind.
 KIND = r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9])?"

@@ -13,11 +13,11 @@ import os
 import platform
 from collections.abc import Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import option_limits as base_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped, volumes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import processes as host_processes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import mount_users as host_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, driver_volume
 
 # The values of the options that are not set.

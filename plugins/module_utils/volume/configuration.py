@@ -13,8 +13,8 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver
 
 # The paths on the host by set. The first path of a name is its path in the container. The lists of NVIDIA's toolkit:
 # NVIDIA/nvidia-container-toolkit, internal/discover/graphics.go at d34b3046. v1.20.0 lacks 20_nvidia_xcb.json and

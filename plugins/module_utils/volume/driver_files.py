@@ -16,8 +16,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import elf, loader_cache
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import elf, ld_so_cache
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import configuration
 
 # Base names of libraries, by set. A name can be in several sets. Other libraries of the driver's version belong to the
@@ -264,12 +264,12 @@ def real_path(path: str, root: str = "/") -> str | None:
     return resolved if os.path.exists(resolved) else None
 
 
-def _cached(root: str) -> list[loader_cache.LoaderCacheEntry]:
+def _cached(root: str) -> list[ld_so_cache.LoaderCacheEntry]:
     # Without a readable cache, the search continues in the usual directories.
     try:
         with open(os.path.join(root, "etc/ld.so.cache"), "rb") as handle:
-            return loader_cache.parse(handle.read())
-    except (OSError, loader_cache.LdCacheError):
+            return ld_so_cache.parse(handle.read())
+    except (OSError, ld_so_cache.LdCacheError):
         return []
 
 

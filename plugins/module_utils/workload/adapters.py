@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.client import KubernetesClient
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.eviction import EvictionRules
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmClient

@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import (
@@ -24,7 +24,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman, UnavailableEngine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import DOCKER_HOST, EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import binding as nvml_binding
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_copy as nvml_binding
 from ansible_collections.gpufleet.hosts.plugins.module_utils.usage import report as usage_report
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.containers import ContainerWorkload
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
@@ -46,7 +46,7 @@ def docker(options: Mapping[str, Any], run: Run, binding: str | None) -> Contain
 
 def podman(options: Mapping[str, Any], run: Run, binding: str | None) -> ContainerWorkload:
     """Return the adapter for root's Podman."""
-    program = process_state.find("podman")
+    program = pinned_environment.find("podman")
     engine: Podman | UnavailableEngine = Podman(run, program)
     # The first call of Podman would create its storage.
     if program is None or stopped.podman() is not None:

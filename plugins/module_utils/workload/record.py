@@ -11,7 +11,7 @@ import math
 import os
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
 
 DRAINING, DRAINED = "draining", "drained"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError, WorkloadView
 
 # systemd.unit(5). Without a suffix, systemctl adds .service.

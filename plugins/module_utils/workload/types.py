@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import shown
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import shown
 
 _MOST_REASON = 300
 # What stands in a reason before the step that failed.

@@ -13,7 +13,7 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import site_samples
 

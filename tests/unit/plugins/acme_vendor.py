@@ -25,8 +25,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.topology import Topology
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.features import Extras
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kubelet
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.optional_features import Extras
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kubelet_pod_devices
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.process_tree import numbers
 
 KIND = "acme.example/npu"
@@ -130,5 +130,5 @@ class AcmeVendor:
             return find_use(self.inventory, listed, ignored=ignored, own=own)
         pids = {process.pid for gpu in self.inventory.gpus for process in gpu.processes or ()}
         table = process_table.read(self._root, pids, acme_numbers)
-        pods = kubelet.read(self._root, (KIND,))
+        pods = kubelet_pod_devices.read(self._root, (KIND,))
         return find_use(self.inventory, listed, table, pods, self.nodes, ignored=ignored, own=own)

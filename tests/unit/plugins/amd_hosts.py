@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, pci_functions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import accelerator_records, observation
 
 UNITS = [path.rpartition("/")[2] for path in owned.ACCELERATOR_CDI_UNITS["amd"]]
@@ -26,7 +26,7 @@ def observed(root: str | Path, *, log: str = "", kernel: str = "6.1.0-49-amd64",
     root = str(root)
     (Path(root) / "etc").mkdir(exist_ok=True)
     (Path(root) / "etc/group").write_text(GROUPS, encoding="utf-8")
-    found = accelerators.pick(pci.scan_all(root), root)
+    found = accelerator_pci_ids.pick(pci_functions.scan_all(root), root)
     records = accelerator_records.read(root, found, lambda argv: (0, log, ""))
     missing = {
         "load_state": "not-found",
@@ -40,7 +40,7 @@ def observed(root: str | Path, *, log: str = "", kernel: str = "6.1.0-49-amd64",
         "kernel": {"running": kernel},
         "python": "/usr/bin/python3",
         "root_python": "/usr/bin/python3",
-        "accelerators": accelerators.groups(root, found, kernel, [kernel], records),
+        "accelerators": accelerator_pci_ids.groups(root, found, kernel, [kernel], records),
         "former_groups": accelerator_records.former_groups(root, {one["vendor"] for one in found}),
         "accelerator_specs": accelerator_records.specifications(root, ["/etc/cdi", "/var/run/cdi"]),
         "services": {unit: dict(missing) for unit in UNITS},

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, pci_functions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import accelerator_records, observation
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gaudi_trees import GaudiTree
@@ -28,14 +28,14 @@ MISSING = {"load_state": "not-found", "unit_file_state": None, "active_state": "
 def observed(tree: GaudiTree, key: str = "ubuntu-24.04", **changes: Any) -> dict[str, Any]:
     """Return the observation. `changes`: see driver_samples.host."""
     kernel = driver_samples.KERNELS[key]
-    found = accelerators.pick(pci.scan_all(tree.root), tree.root)
+    found = accelerator_pci_ids.pick(pci_functions.scan_all(tree.root), tree.root)
     os_changes = changes.pop("os", {})
     host = driver_samples.host(key, (), **{"headers": (kernel,), **changes})
     host["os"].update(os_changes)
     records = accelerator_records.read(tree.root, found, lambda argv: (0, "", ""))
     host.update(
         accelerators={
-            **accelerators.groups(tree.root, found, kernel, [kernel], records),
+            **accelerator_pci_ids.groups(tree.root, found, kernel, [kernel], records),
             "nvidia": host["accelerators"]["nvidia"],
         },
         accelerator_specs=accelerator_records.specifications(tree.root, ["/etc/cdi", "/var/run/cdi"]),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, pci_functions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import accelerator_records, observation
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import NeuronTree
@@ -28,13 +28,13 @@ def observed(tree: NeuronTree, key: str = "ubuntu-24.04", **changes: Any) -> dic
     """Return the observation. `changes`: see driver_samples.host. `codename`: that of the distribution."""
     kernel = changes.get("kernel", driver_samples.KERNELS[key])
     codename = changes.pop("codename", None)
-    found = accelerators.pick(pci.scan_all(tree.root), tree.root)
+    found = accelerator_pci_ids.pick(pci_functions.scan_all(tree.root), tree.root)
     host = driver_samples.host(key, (), **{"headers": (kernel,), **changes})
     host["os"]["codename"] = codename or host["os"]["codename"]
     records = accelerator_records.read(tree.root, found, lambda argv: (0, "", ""))
     host.update(
         accelerators={
-            **accelerators.groups(tree.root, found, kernel, [kernel], records),
+            **accelerator_pci_ids.groups(tree.root, found, kernel, [kernel], records),
             "nvidia": host["accelerators"]["nvidia"],
         },
         accelerator_specs=accelerator_records.specifications(tree.root, ["/etc/cdi", "/var/run/cdi"]),

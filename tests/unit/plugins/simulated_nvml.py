@@ -21,7 +21,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import session as nvml_session
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_calls as nvml_session
 from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
 
 CACHE = Path(__file__).resolve().parents[3] / ".cache" / "bindings"

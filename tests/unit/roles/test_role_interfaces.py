@@ -10,8 +10,8 @@ import jinja2
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.options import LONGEST_DRAIN
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.option_limits import LONGEST_DRAIN
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
@@ -85,20 +85,20 @@ class TestInterface:
 @pytest.mark.parametrize("role", TABLES)
 class TestTable:
     def test_defaults_are_those_of_the_table(self, role):
-        expected = {f"{role}_{name}": default for name, (_rule, default) in variables.table(TABLES[role]).items()}
+        expected = {f"{role}_{name}": default for name, (_rule, default) in variable_fields.table(TABLES[role]).items()}
         assert load(ROOT / role / "defaults/main.yml") == expected
 
     def test_argument_specs_have_the_types_and_choices_of_the_table(self, role):
         options = load(ROOT / role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
         expected = {}
-        for name, (rule, _default) in variables.table(TABLES[role]).items():
+        for name, (rule, _default) in variable_fields.table(TABLES[role]).items():
             choices = list(rule.choices) or None
             expected[f"{role}_{name}"] = BOOL_OR_AUTO if rule.kind == "bool or auto" else (rule.kind, choices)
         assert {name: (option["type"], option.get("choices")) for name, option in options.items()} == expected
 
     def test_documentation_names_the_limits(self, role):
         options = load(ROOT / role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
-        for name, (rule, _default) in variables.table(TABLES[role]).items():
+        for name, (rule, _default) in variable_fields.table(TABLES[role]).items():
             for limit in {rule.minimum, rule.maximum} - {None}:
                 assert f"V({limit})" in str(options[f"{role}_{name}"]["description"]), name
 
@@ -113,8 +113,8 @@ def test_the_role_for_slurm_has_the_limits_of_its_table(seconds):
         gpu_slurm_node_drain_timeout=seconds
     )
     try:
-        variables.read(slurm_request.SlurmNodeRequest, "gpu_slurm_node", {"drain_timeout": seconds})
-    except variables.VariableError:
+        variable_fields.read(slurm_request.SlurmNodeRequest, "gpu_slurm_node", {"drain_timeout": seconds})
+    except variable_fields.VariableError:
         assert not accepts
     else:
         assert accepts

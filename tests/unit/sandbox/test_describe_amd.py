@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd, sysfs
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 
 SIMULATOR = Path(__file__).resolve().parents[2] / "sandbox/simulator"
 sys.path.insert(0, str(SIMULATOR))
@@ -50,7 +50,7 @@ class SimulatedAmd:
         self.at(path).write_text(text, encoding="utf-8")
 
     def read(self):
-        return amd.read(sysfs.SysfsTree(str(self.root)), pci.scan_all(str(self.root)), "6.1.0-49-amd64")
+        return amd.read(sysfs.SysfsTree(str(self.root)), pci_functions.scan_all(str(self.root)), "6.1.0-49-amd64")
 
 
 @pytest.fixture

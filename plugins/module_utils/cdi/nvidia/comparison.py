@@ -15,9 +15,9 @@ import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.document import CdiNode, Comparison, Numbers
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes
 
 # The driver's own major number, which is fixed: NV_MAJOR_DEVICE_NUMBER in NVIDIA/open-gpu-kernel-modules.
 _DRIVER_MAJOR = 195
@@ -66,9 +66,9 @@ class HostNodes:
             return node.path
         major, minor = numbers
         if major == _DRIVER_MAJOR:
-            return _CONTROL_MINORS.get(minor) or device_nodes.gpu_node(minor)
+            return _CONTROL_MINORS.get(minor) or nvidia_device_nodes.gpu_node(minor)
         if major == self.majors.get("nvidia-caps"):
-            return device_nodes.capability_node(minor)
+            return nvidia_device_nodes.capability_node(minor)
         if major == self.majors.get("nvidia-uvm"):
             return _UVM_MINORS.get(minor, node.path)
         same = sorted(path for path, present in self.numbers.items() if present == numbers)
@@ -96,11 +96,11 @@ def read_nodes(root: str, addresses: Iterable[str | None]) -> HostNodes:
     rows = (line.split() for line in (read_text(root, "/proc/devices") or "").splitlines())
     majors = {row[1]: int(row[0]) for row in rows if len(row) == 2 and row[0].isdigit() and row[1].startswith("nvidia")}
     drm = {
-        address: device_nodes.drm_nodes(address, root)
+        address: nvidia_device_nodes.drm_nodes(address, root)
         for address in addresses
         if address and os.path.isdir(os.path.join(root, "sys/bus/pci/devices", address))
     }
-    return HostNodes(numbers, majors, drm, device_nodes.mig_minors(root))
+    return HostNodes(numbers, majors, drm, nvidia_device_nodes.mig_minors(root))
 
 
 def _numbers(path: str) -> Numbers | None:
@@ -157,16 +157,16 @@ def _required(unit: CdiUnit, host: HostNodes) -> tuple[list[str], str | None]:
     """Return the nodes without which the unit cannot be used, and why they are unknown."""
     if unit.minor is None:
         return [], f"the driver does not report the minor number of {unit.title}"
-    nodes = [device_nodes.gpu_node(unit.minor)]
+    nodes = [nvidia_device_nodes.gpu_node(unit.minor)]
     if not unit.is_mig:
         return nodes, None
     if unit.gi is None or unit.ci is None:
         return nodes, f"the driver does not report the instances of {unit.title}"
-    keys = device_nodes.mig_keys(unit.minor, unit.gi, unit.ci)
+    keys = nvidia_device_nodes.mig_keys(unit.minor, unit.gi, unit.ci)
     absent = [key for key in keys if key not in host.mig_minors]
     if absent:
         return nodes, f"/proc/driver/nvidia-caps/mig-minors does not list {absent[0]} of {unit.title}"
-    return [*nodes, *(device_nodes.capability_node(host.mig_minors[key]) for key in keys)], None
+    return [*nodes, *(nvidia_device_nodes.capability_node(host.mig_minors[key]) for key in keys)], None
 
 
 def _is_foreign(name: str, units: Sequence[CdiUnit], host: HostNodes) -> bool:

@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.comparis
     compare,
     read_nodes,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes
 
 # Names of devices by index: "0", "0:1", and those of NVIDIA's strategy type-index, "gpu0" and "mig0:1".
 _INDEX = re.compile(r"(?:gpu)?(\d+)|(?:mig)?(\d+):(\d+)")
@@ -42,7 +42,9 @@ def of_host(root: str, addresses: Iterable[str]) -> dict[str, Any]:
         "mig_minors": {
             key: number
             for key, number in nodes.mig_minors.items()
-            if not key.startswith("gpu") or key in existing or device_nodes.capability_node(number) in nodes.numbers
+            if not key.startswith("gpu")
+            or key in existing
+            or nvidia_device_nodes.capability_node(number) in nodes.numbers
         },
     }
 

@@ -14,10 +14,10 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import document
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.staleness import KIND
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, file_mounts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_files import DriverFile
 
@@ -63,7 +63,9 @@ def build(gpus: list[dict], host: NvidiaCdiHost, library_edits: dict) -> documen
         reasons = "; ".join(f"{item['gpu']}: {item['reason']}" for item in skipped)
         raise document.CdiError(f"the specification would contain no GPU ({reasons or 'NVML shows none'})")
     devices.append(_device("all", list(all_nodes.values()), host))
-    control = [node for node in (document.describe_node(path, host) for path in device_nodes.CONTROL_NODES) if node]
+    control = [
+        node for node in (document.describe_node(path, host) for path in nvidia_device_nodes.CONTROL_NODES) if node
+    ]
     common = {
         "env": ["NVIDIA_VISIBLE_DEVICES=void", *library_edits["env"]],
         "deviceNodes": control,
@@ -77,15 +79,15 @@ def build(gpus: list[dict], host: NvidiaCdiHost, library_edits: dict) -> documen
 def build_feature(feature: str, host: NvidiaCdiHost) -> document.CdiResult:
     """Build the specification of an optional feature, or of the IMEX channels."""
     if feature == IMEX:
-        channels = device_nodes.imex_channels(host.root)
+        channels = nvidia_device_nodes.imex_channels(host.root)
         groups = {**{str(number): [path] for number, path in channels.items()}, "all": list(channels.values())}
-        fault = f"no IMEX channel exists in {device_nodes.IMEX_CHANNELS}. {device_nodes.IMEX_ADVICE}"
+        fault = f"no IMEX channel exists in {nvidia_device_nodes.IMEX_CHANNELS}. {nvidia_device_nodes.IMEX_ADVICE}"
     else:
-        groups = {"all": device_nodes.feature_nodes(feature, host.root)}
-        fault = device_nodes.missing_feature(feature)
+        groups = {"all": nvidia_device_nodes.feature_nodes(feature, host.root)}
+        fault = nvidia_device_nodes.missing_feature(feature)
     if not groups["all"]:
         raise document.CdiError(f"mode={feature}: {fault}")
-    mounts = [document.mount(path, path) for path in device_nodes.feature_paths(feature, host.root)]
+    mounts = [document.mount(path, path) for path in nvidia_device_nodes.feature_paths(feature, host.root)]
     devices = [
         _device(name, [node for node in (document.describe_node(path, host) for path in group) if node], host, mounts)
         for name, group in groups.items()
@@ -100,7 +102,7 @@ def file_edits(files: Iterable[DriverFile], machine: str) -> dict:
 
 def _device(name: str, nodes: list[dict], host: NvidiaCdiHost, mounts: Iterable[dict] = ()) -> dict:
     mounts = list(mounts)
-    links = device_nodes.DRM_LINKS
+    links = nvidia_device_nodes.DRM_LINKS
     if any(node["path"].startswith("/dev/dri/") for node in nodes) and _is_directory(host.root, links):
         # A hook could create only the links of these nodes. The other links lead nowhere in the container.
         mounts.append(document.mount(links, links))
@@ -120,8 +122,8 @@ def _allocatable(gpu: dict, host: NvidiaCdiHost) -> Iterable[_Unit]:
     """Yield the GPU, or each of its MIG devices."""
     index = str(gpu["index"])
     names = _names("gpu", index, gpu["uuid"], host)
-    node = [] if gpu["minor"] is None else [device_nodes.gpu_node(gpu["minor"])]
-    drm = device_nodes.drm_nodes(gpu["pci_bus_id"], host.root)
+    node = [] if gpu["minor"] is None else [nvidia_device_nodes.gpu_node(gpu["minor"])]
+    drm = nvidia_device_nodes.drm_nodes(gpu["pci_bus_id"], host.root)
     if gpu["health"]["state"] == "lost":
         yield _Unit(index, names, [], "; ".join(gpu["health"]["reasons"]))
     elif not node:
@@ -131,19 +133,19 @@ def _allocatable(gpu: dict, host: NvidiaCdiHost) -> Iterable[_Unit]:
     elif not gpu["mig"]["devices"]:
         yield _Unit(index, names, [], "MIG is enabled, but the GPU has no MIG device")
     else:
-        minors = device_nodes.mig_minors(host.root)
+        minors = nvidia_device_nodes.mig_minors(host.root)
         for device in gpu["mig"]["devices"]:
             index = f"{gpu['index']}:{device['index']}"
             names = _names("mig", index, device["uuid"], host)
-            keys = device_nodes.mig_keys(gpu["minor"], device["gi"], device["ci"])
+            keys = nvidia_device_nodes.mig_keys(gpu["minor"], device["gi"], device["ci"])
             absent = [key for key in keys if key not in minors]
             obstacle = (
                 f"/proc/driver/nvidia-caps/mig-minors does not list the access node of {absent[0].rpartition('/')[0]}"
                 if absent
                 else None
             )
-            access = [device_nodes.capability_node(minors[key]) for key in keys if key in minors]
-            graphics = drm if device_nodes.has_graphics(device.get("profile")) else []
+            access = [nvidia_device_nodes.capability_node(minors[key]) for key in keys if key in minors]
+            graphics = drm if nvidia_device_nodes.has_graphics(device.get("profile")) else []
             yield _Unit(index, names, [*node, *access, *graphics], obstacle or (None if names else _NO_NAME))
 
 

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import exists, listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places, reader
 
 VENDOR = "nvidia.com"

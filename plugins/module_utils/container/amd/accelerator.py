@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.node_vend
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.topology import Topology
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import AMD
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import AMD
 
 # Processes with a compute context. vram_<gpu_id> is the memory of the process on that GPU, and queues/<n>/gpuid the GPU
 # of a queue (torvalds/linux, drivers/gpu/drm/amd/amdkfd/kfd_process.c).

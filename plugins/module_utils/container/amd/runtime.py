@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState, environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_access import ACCESS, vendor_of_runtime
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import AMD
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import AMD
 
 (VARIABLE,) = ACCESS[AMD].variables
 _RANGE = re.compile(r"([0-9]{1,6})-([0-9]{1,6})")

@@ -26,7 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
     Podman,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_access import ACCESS
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import GAUDI
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import GAUDI
 
 # The vendor's runtime, and the variables that it reads (HabanaAI/gaudi-container-runtime, 408d1e7). It compares only
 # the last digit of a node's number.

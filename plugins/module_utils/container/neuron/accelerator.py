@@ -27,7 +27,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
     Podman,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_access import ACCESS
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import NEURON
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import NEURON
 
 # The driver numbers the chips of a container from the first chip that the process opens (aws-neuron-driver,
 # neuron_cdev.c, 2.24.7.0), and the runtime fails with "Neuron cores are not contiguous".

@@ -43,11 +43,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.topology 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerTask
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, EngineState, Image, Podman
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import features as driver_features
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.features import Extras
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import NVIDIA
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kubelet
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import optional_features as driver_features
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.optional_features import Extras
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import NVIDIA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kubelet_pod_devices
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, driver_volume, graphics
 
 # The subsets of nvidia_gpu_facts. NVLinks belong to the health of a GPU.
@@ -93,7 +93,7 @@ class Nvidia:
                 f"{facts['nvidia_gpu_state_reason']}"
             )
         self._driver = facts["nvidia_driver"]
-        self.inventory = inventory_from_facts(facts["nvidia_gpus"], device_nodes.mig_minors(self._root))
+        self.inventory = inventory_from_facts(facts["nvidia_gpus"], nvidia_device_nodes.mig_minors(self._root))
         self.topology = topology_from_facts(facts.get("nvidia_topology"))
 
     def extras(self, features: Collection[str], channels: Collection[int], env: Mapping[str, str]) -> Extras:
@@ -210,7 +210,7 @@ class Nvidia:
             self.inventory,
             listed,
             process_table.read(self._root, pids, nodes=unlisted, compute_node=_COMPUTE_NODE),
-            kubelet.read(self._root),
+            kubelet_pod_devices.read(self._root),
             self.nodes,
             ignored=ignored,
             own=own,

@@ -30,7 +30,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.is
     runtime_name,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes as nvidia_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes as nvidia_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, driver_volume, file_mounts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.graphics import CAPABILITIES as GRAPHICS
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.host_text import UUID, is_like
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import UUID, is_like
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import (
     Gpu,
     GpuProcess,
@@ -18,8 +18,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus impo
     Unit,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.topology import Topology
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import health as nvml_health
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import gpu_health as nvml_health
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class NvidiaUnit(Unit):
     @property
     def mig_keys(self) -> tuple[str, str]:
         """Return the names of the capability nodes of a MIG device in the driver's list of minor numbers."""
-        return device_nodes.mig_keys(self.gpu.minor, *self.partition)
+        return nvidia_device_nodes.mig_keys(self.gpu.minor, *self.partition)
 
 
 def inventory_from_facts(gpus: Sequence[Mapping[str, Any]], mig_minors: Mapping[str, int] | None = None) -> Inventory:
@@ -90,7 +90,7 @@ def inventory_from_facts(gpus: Sequence[Mapping[str, Any]], mig_minors: Mapping[
             compute_mode=item.get("compute_mode"),
             recovery_action=item.get("recovery_action"),
             processes=_processes(item.get("processes")),
-            nodes=frozenset() if minor is None else frozenset({device_nodes.gpu_node(minor)}),
+            nodes=frozenset() if minor is None else frozenset({nvidia_device_nodes.gpu_node(minor)}),
         )
         found.append(gpu)
         if not gpu.is_partitioned:
@@ -127,10 +127,10 @@ def topology_from_facts(topology: Mapping[str, Any] | None) -> Topology:
 
 def _mig_nodes(gpu: NvidiaGpu, device: Mapping[str, Any], mig_minors: Mapping[str, int]) -> frozenset[str]:
     """Return the nodes that together give access to a MIG device. Empty if one of them is unknown."""
-    keys = device_nodes.mig_keys(gpu.minor, device.get("gi"), device.get("ci"))
+    keys = nvidia_device_nodes.mig_keys(gpu.minor, device.get("gi"), device.get("ci"))
     if not gpu.nodes or not {*keys} <= {*mig_minors}:
         return frozenset()
-    return gpu.nodes | {device_nodes.capability_node(mig_minors[key]) for key in keys}
+    return gpu.nodes | {nvidia_device_nodes.capability_node(mig_minors[key]) for key in keys}
 
 
 def _processes(listed: Sequence[Mapping[str, Any]] | None) -> tuple[GpuProcess, ...] | None:

@@ -35,7 +35,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.toolkit_refusals import runtime_mode
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState, version_key
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.compatibility import ENGINES
 
@@ -216,13 +216,13 @@ def _volume_obstacle(host: IsolationHost, units: Sequence[Unit], capabilities: S
         return (
             f"device node {absent[0]} does not exist (`nvidia-modprobe -c 0 -u` or the persistence daemon creates it)"
         )
-    minors = device_nodes.mig_minors(host.root)
+    minors = nvidia_device_nodes.mig_minors(host.root)
     for unit in units:
         if unit.is_partition:
             for key in unit.mig_keys:
                 if key not in minors:
                     return f"/proc/driver/nvidia-caps/mig-minors does not list the capability node {key} of {unit}"
-                node = device_nodes.capability_node(minors[key])
+                node = nvidia_device_nodes.capability_node(minors[key])
                 if not host.has(node):
                     return f"capability node {node} of {unit} does not exist"
     return None

@@ -27,7 +27,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.to
     PATH,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes
 
 _UNIT_DIRECTORIES = ("etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system")
 _LIBRARY_DIRECTORIES = (
@@ -153,7 +153,7 @@ def _of_root(host: IsolationHost) -> str | None:
 
 
 def _of_mig(host: IsolationHost, units: Sequence[Unit]) -> str | None:
-    minors = device_nodes.mig_minors(host.root)
+    minors = nvidia_device_nodes.mig_minors(host.root)
     keys = [key for unit in units if unit.is_partition for key in unit.mig_keys if key not in minors]
     return f"/proc/driver/nvidia-caps/mig-minors does not list the capability node {keys[0]}" if keys else None
 

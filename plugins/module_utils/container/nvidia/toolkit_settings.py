@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import toml_values
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import toml_reader
 
 PATH = "/etc/nvidia-container-runtime/config.toml"
 ACCEPT = "accept-nvidia-visible-devices-envvar-when-unprivileged"
@@ -49,12 +49,12 @@ class ToolkitSettings:
 def read(text: str) -> ToolkitSettings:
     """Read the text of config.toml. An empty text has the default settings."""
     try:
-        tree = toml_values.read(text)
-    except toml_values.TomlValueError as error:
+        tree = toml_reader.read(text)
+    except toml_reader.TomlValueError as error:
         return ToolkitSettings(error=str(error))
 
     def value(kind: type, *path: str) -> Any:
-        found = toml_values.get(tree, *path)
+        found = toml_reader.get(tree, *path)
         return found if isinstance(found, kind) else None
 
     default = ToolkitSettings()

@@ -34,7 +34,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 CONTAINERD, CRIO = "containerd.service", "crio.service"
 _RECORD = owned.CONTAINERD_CONFIG_RECORD

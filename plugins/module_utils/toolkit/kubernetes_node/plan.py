@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import distribution, paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.placement import ENGINE, placement
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.request import NODE_ROLE
@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import runtime as node_runtime
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
     from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.request import KubernetesNodeRequest
 
 _WITHOUT_RUNTIME = ("amd", "neuron")

@@ -51,7 +51,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
     from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.distribution import KubernetesNode
 
 HEADER = "# Written by role gpufleet.hosts.gpu_kubernetes_node. Changes in this file are lost.\n"

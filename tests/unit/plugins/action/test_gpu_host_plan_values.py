@@ -15,7 +15,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
 from ansible_collections.gpufleet.hosts.plugins.action import gpu_host_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_result
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import BY_NAME, PARTS, REQUESTS
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_host_plan as documentation
@@ -104,7 +104,7 @@ def test_any_other_failure_is_quoted(failed):
         (role, name, rule)
         for role, request in REQUESTS.items()
         if role in ("observe", *PARTS)
-        for name, (rule, _default) in variables.table(request).items()
+        for name, (rule, _default) in variable_fields.table(request).items()
     ],
     ids=lambda variable: "_".join(variable[:2]),
 )

@@ -18,7 +18,7 @@ import pytest
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.hosts.plugins.action import nvidia_gpu_facts
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.standalone import MARK
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.standalone_program import MARK
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import facts_program, host_program, host_python
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
@@ -161,7 +161,7 @@ def plugin(monkeypatch, tmp_path):
 
 def test_a_program_without_one_of_its_modules_runs_the_module_with_a_warning(plugin, warnings, monkeypatch):
     needed = host_program.needed("facts.program")
-    incomplete = tuple(name for name in needed if name != "nvml.guard")
+    incomplete = tuple(name for name in needed if name != "nvml.timeout_guard")
     assert len(incomplete) == len(needed) - 1
     monkeypatch.setattr(host_program, "needed", lambda entry: incomplete)
     assert plugin.run(task_vars={"ansible_python_interpreter": sys.executable}) == {"ran": "module"}

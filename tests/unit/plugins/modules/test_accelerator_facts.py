@@ -14,7 +14,7 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import call, schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import VENDORS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import VENDORS
 from ansible_collections.gpufleet.hosts.plugins.modules import accelerator_facts
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import FRU, MEMORY, MI210, RAS, SENSORS, AmdTree

@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.modules import gpu_slurm_config,
 def run(monkeypatch, capsys, tmp_path):
     def call(module=gpu_workload, **arguments):
         for name in (gpu_workload, gpu_slurm_config):
-            monkeypatch.setattr(name.process_state, "pin", lambda: None)
+            monkeypatch.setattr(name.pinned_environment, "pin", lambda: None)
             monkeypatch.setattr(name, "is_root", lambda: True)
             monkeypatch.setattr(name, "WorkloadRecords", lambda: WorkloadRecords(str(tmp_path)), raising=False)
         with patch_module_args(arguments), pytest.raises(SystemExit):

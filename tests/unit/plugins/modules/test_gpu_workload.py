@@ -23,7 +23,7 @@ def test_the_module_starts_with_the_documented_options(monkeypatch):
         raise Started
 
     monkeypatch.setattr(gpu_workload, "AnsibleModule", start)
-    monkeypatch.setattr(gpu_workload.process_state, "pin", lambda: None)
+    monkeypatch.setattr(gpu_workload.pinned_environment, "pin", lambda: None)
     with pytest.raises(Started):
         gpu_workload.main()
     documented = yaml.safe_load(gpu_workload.DOCUMENTATION)["options"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import process_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi_units
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program, host_program
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema, driver_tree
@@ -58,7 +58,7 @@ class Host:
         text = cdi_program.build({**own_cdi_units.OPTIONS, **places, "spec_dirs": directories})
         assert text is not None
         # The simulated host has no directories of the system.
-        text = text.replace(process_state.PATH, f"{root / 'bin'}:/usr/bin:/bin")
+        text = text.replace(pinned_environment.PATH, f"{root / 'bin'}:/usr/bin:/bin")
         self.program = tree.file("var/lib/gpufleet/cdi_refresh.py", text)
         self.env = {"GPUSIM_STATE": str(self.lab.state), "HOME": "/nowhere"}
 

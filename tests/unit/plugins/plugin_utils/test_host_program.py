@@ -17,8 +17,8 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import standalone
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.standalone import MARK
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import standalone_program
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.standalone_program import MARK
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts.call import OPTIONS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
@@ -72,7 +72,7 @@ def source(name: str) -> Path:
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_all_imported_modules_are_packed(entry):
     needed = host_program.needed(entry)
-    assert {entry, "nvml.child", "nvml.fields", "nvml.topology", "host.driver"} <= set(needed)
+    assert {entry, "nvml.child_process", "nvml.gpu_fields", "nvml.topology", "host.driver_versions"} <= set(needed)
     for name in needed:
         assert imported(source(name)) <= set(needed), name
 
@@ -246,7 +246,7 @@ def test_the_observation_predicts_the_driver_volume(tmp_path):
 )
 def test_the_observation_has_the_facts_of_a_loaded_driver(monkeypatch, loaded, wanted, expected):
     found: dict = {}
-    monkeypatch.setattr(standalone, "finish", found.update)
+    monkeypatch.setattr(standalone_program, "finish", found.update)
     seen = {"accelerators": {"nvidia": {"driver": {"loaded": loaded}}}}
     monkeypatch.setattr(observe_call, "observe", lambda options, **_more: {**seen, **options})
     monkeypatch.setattr(facts_call, "result", lambda options, _run: {"ansible_facts": {"state": options["answer"]}})

@@ -11,7 +11,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import (
     BindingMissing,
     binding_version,
     load_binding,

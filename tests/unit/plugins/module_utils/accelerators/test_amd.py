@@ -11,7 +11,7 @@ import os
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd, amd_topology, schema, sysfs
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import (
     APU,
     FRU,
@@ -48,7 +48,7 @@ class RefusingTree(sysfs.SysfsTree):
 
 def read(tree: AmdTree, refusals: dict[str, int] | None = None, **options):
     source = RefusingTree(tree.root, refusals)
-    return amd.read(source, pci.scan_all(tree.root), tree.kernel, **options)
+    return amd.read(source, pci_functions.scan_all(tree.root), tree.kernel, **options)
 
 
 def only(found) -> dict:
@@ -164,7 +164,7 @@ def test_counters_of_an_mi200_are_read_only_if_asked(host):
     tree = host()
     tree.gpu("0000:63:00.0", 128, MI210, unique_id=ID, attributes=RAS)
     source = RefusingTree(tree.root)
-    device = only(amd.read(source, pci.scan_all(tree.root), tree.kernel))
+    device = only(amd.read(source, pci_functions.scan_all(tree.root), tree.kernel))
     assert device["errors"] == {"corrected": None, "uncorrected": None, "pending": False}
     assert "read_ras: true" in device["unread"]["errors"]
     assert not [path for path in source.reads if path.endswith("_err_count")]

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import VENDORS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import VENDORS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import AmdTree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import TRN2, NeuronTree

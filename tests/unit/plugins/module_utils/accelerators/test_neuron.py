@@ -11,7 +11,7 @@ import os
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import neuron, sysfs
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import (
     INF1,
     INF2,
@@ -36,7 +36,7 @@ class RootOnlyTree(sysfs.SysfsTree):
 
 
 def read(tree: NeuronTree, refused: tuple[str, ...] = ()):
-    return neuron.read(RootOnlyTree(tree.root, refused), pci.scan_all(tree.root), tree.kernel)
+    return neuron.read(RootOnlyTree(tree.root, refused), pci_functions.scan_all(tree.root), tree.kernel)
 
 
 def only(found) -> dict:

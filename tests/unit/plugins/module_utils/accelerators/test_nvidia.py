@@ -17,7 +17,7 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import nvidia, sysfs
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import gpu_hosts, neutral_facts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import Simulated
@@ -146,7 +146,7 @@ def test_a_gpu_that_nvml_does_not_show_is_a_device(host):
         tree.function(address, "0x1eb8", driver=driver)
     tree.function("0000:61:00.0", "0x1eb8")
     tree.file("proc/driver/nvidia/gpus/0000:60:00.0/information", "GPU Excluded:\t Yes\n")
-    facts["nvidia_pci_devices"] = pci.scan(tree.root)
+    facts["nvidia_pci_devices"] = pci_functions.scan(tree.root)
     devices, state = convert(tree, facts)
     found = {one["pci_address"]: one["health"]["state"] for one in devices[1:]}
     assert found == {"0000:5e:00.0": "lost", "0000:61:00.0": "unknown"}

@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver import plan as vendor_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver import request as vendor_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import accelerator_records
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     cdi_specification_check,
@@ -77,7 +77,7 @@ def test_the_record_of_a_host_gives_the_same_devices_as_its_sysfs(tmp_path):
     tree.gpu("0000:c5:00.0", 140, APU, attributes={"hwmon/hwmon2/name": "amdgpu", "hwmon/hwmon2/in1_label": "vddnb"})
     host = amd_hosts.observed(tree.root)
     devices, state = vendors.observed(host, AMD)
-    direct = amd.read(sysfs.SysfsTree(tree.root), pci.scan_all(tree.root), KERNEL)
+    direct = amd.read(sysfs.SysfsTree(tree.root), pci_functions.scan_all(tree.root), KERNEL)
     keys = ("index", "stable_id", "stable_id_kind", "pci_address", "nodes", "partition", "model", "generation")
     assert [[one[key] for key in keys] for one in devices] == [[one[key] for key in keys] for one in direct.devices]
     assert state == direct.vendor
@@ -102,7 +102,7 @@ def test_a_record_survives_json_and_texts_that_are_not_utf_8(tree):
     tree.file("sys/bus/pci/devices/0000:05:00.0/product_name", b"Instinct \xff\xfe\xc3\xa9")
     host = json.loads(json.dumps(amd_hosts.observed(tree.root)))
     devices, _state = vendors.observed(host, AMD)
-    direct = amd.read(sysfs.SysfsTree(tree.root), pci.scan_all(tree.root), KERNEL)
+    direct = amd.read(sysfs.SysfsTree(tree.root), pci_functions.scan_all(tree.root), KERNEL)
     assert devices[0]["model"] == direct.devices[0]["model"]
 
 

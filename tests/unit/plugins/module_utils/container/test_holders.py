@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.ac
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kubelet
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kubelet_pod_devices
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import MIG_UUIDS, UUIDS, gpu, mig, slice_
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.process_tree import (
     ALICE,
@@ -57,7 +57,7 @@ def use(tree, gpus=None, containers=(), **options):
     uvm = "/dev/nvidia-uvm"
     table = process_table.read(root, pids, numbers, nodes=nodes, compute_node=uvm)
     named = functools.partial(canonical_nodes, IsolationHost(None, root))
-    return find_use(gpus, containers, table, kubelet.read(root), named, compute_node=uvm, **options)
+    return find_use(gpus, containers, table, kubelet_pod_devices.read(root), named, compute_node=uvm, **options)
 
 
 def held(found):

@@ -23,8 +23,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import proce
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Image, StoppedDocker
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.stopped import StoppedEngine, Use
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.features import FeatureError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.optional_features import FeatureError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import PROGRAMS

@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request i
     parse_request,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import describe_unusable, select_units
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import health as nvml_health
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import gpu_health as nvml_health
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     MIG_UUIDS,
     UUIDS,

@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request i
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Image
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids
 from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering.planner import RenderingPlanner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.usage.report import report
 from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
@@ -219,9 +219,9 @@ def test_info_shows_holders_and_free_devices(host):
 
 
 def function(vendor_id, device_id="0x0001", class_id="0x120000", driver=None):
-    """Return an accelerator on the PCI bus, as hardware/accelerators.py describes it."""
+    """Return an accelerator on the PCI bus, as hardware/accelerator_pci_ids.py describes it."""
     kind = "gpu" if vendor_id == "0x10de" else "other"
-    (found,) = accelerators.pick(
+    (found,) = accelerator_pci_ids.pick(
         [
             {
                 "address": "0000:01:00.0",

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import toolkit_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
@@ -632,8 +632,8 @@ def test_input_is_not_modified():
     ],
 )
 def test_device_id_determines_generation(device, name):
-    assert generations.of(device).name == name
-    assert generations.of(f"{device:#06x}").name == name
+    assert nvidia_generations.of(device).name == name
+    assert nvidia_generations.of(f"{device:#06x}").name == name
 
 
 def test_host_whose_gpus_are_excluded_is_left_alone():

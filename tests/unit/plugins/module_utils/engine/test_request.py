@@ -7,13 +7,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import EnginePlan, plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import read
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.engine_samples import NO_DATA
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 BARE: dict[str, t.Any] = {
     "os": {"key": "debian-12", "name": "Debian 12", "family": "debian", "package_manager": "apt"},

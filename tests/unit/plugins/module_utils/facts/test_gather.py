@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import fields, guard, session
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import mebibytes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import gpu_fields, pynvml_calls, timeout_guard
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import mebibytes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import neutral_facts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import PROPRIETARY, Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import BINDINGS, Simulated, leaves, load
@@ -572,7 +572,7 @@ def test_few_subsets_need_few_calls(host):
     made = {}
     for subsets in (frozenset({"min"}), facts_gather.choose_subsets(facts_gather.DEFAULT_SUBSETS)):
         calls: list[str] = []
-        with session.Nvml(load(), calls.append) as opened:
+        with pynvml_calls.Nvml(load(), calls.append) as opened:
             opened.gpu(0, subsets)
         made[len(subsets)] = len(calls)
     assert min(made.values()) < 32
@@ -581,14 +581,14 @@ def test_few_subsets_need_few_calls(host):
 
 def test_the_answer_of_the_child_process_is_complete(host):
     host({"gpus": [{"model": "T4", "count": 2}]})
-    answer = guard.Query(frozenset({"min"}), 5).answer()
+    answer = timeout_guard.Query(frozenset({"min"}), 5).answer()
     assert answer["binding"] == {"origin": "host", "version": "13.615.71"}
     assert answer["count"] == len(answer["gpus"]) == 2
     assert set(answer) == {"library", "binding", "driver", "count", "gpus"}
 
 
 def test_the_subsets_are_those_of_the_readers():
-    assert set(facts_gather.SUBSETS) == {*fields.SUBSETS, "topology"}
+    assert set(facts_gather.SUBSETS) == {*gpu_fields.SUBSETS, "topology"}
 
 
 def test_memory_is_rounded_as_nvidia_smi_rounds_it():

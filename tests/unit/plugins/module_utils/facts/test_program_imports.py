@@ -18,9 +18,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
 COLLECTIONS = gather.__file__.split("/ansible_collections/", maxsplit=1)[0]
 PACKAGE = "ansible_collections.gpufleet.hosts.plugins.module_utils"
 # The program of the parent process, and all that it imports later to report the facts.
-PARENT = ["facts.program", "facts.report", "hardware.pci", "host.driver", "host.elf"]
+PARENT = ["facts.program", "facts.report", "hardware.pci_functions", "host.driver_versions", "host.elf"]
 # The child process that calls NVML. The bindings import more on their own.
-CHILD = ["nvml.guard", "nvml.child", "nvml.session", "nvml.fields", "nvml.topology"]
+CHILD = ["nvml.timeout_guard", "nvml.child_process", "nvml.pynvml_calls", "nvml.gpu_fields", "nvml.topology"]
 # Before you add a module here, measure its cost with `python3 -X importtime`. typing and dataclasses must stay out.
 COMMON = {
     "collections",
@@ -80,19 +80,19 @@ import os, sys
 sys.path.insert(0, sys.argv[1])
 before = set(sys.modules)
 from {PACKAGE}.facts import gather, program
-from {PACKAGE}.nvml import guard, values
+from {PACKAGE}.nvml import call_results, timeout_guard
 gather._is_loaded = lambda root: True
 read, write = os.pipe()
 def start_child(writer, *arguments):
     os.write(write, " ".join(set(sys.modules) - before).encode() + b"\\n")
-    from {PACKAGE}.nvml import child, library
-    child._detach = lambda writer: None
+    from {PACKAGE}.nvml import child_process, library
+    child_process._detach = lambda writer: None
     def start_initialization():
         os.write(write, " ".join(set(sys.modules) - before).encode())
         os._exit(0)
     library.load, library.start_initialization = lambda prefix: "/x", start_initialization
-    child.run(writer, *arguments)
-guard._run_child = start_child
+    child_process.run(writer, *arguments)
+timeout_guard._run_child = start_child
 options = dict(gather_subset=["all"], timeout=10, driver_root=None, _nvml_binding_path=None)
 if os.fork() == 0:
     sys.stdout = open(os.devnull, "w")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import state as facts_state
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import CODES
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import CODES
 
 NOTHING_INSTALLED = {
     "loaded": None,

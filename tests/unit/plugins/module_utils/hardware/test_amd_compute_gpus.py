@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, pci_functions
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import APU, MI300A, MI300X, RADEON, AmdTree
 
 NORTH_BRIDGE = {"hwmon/hwmon2/name": "amdgpu", "hwmon/hwmon2/in1_label": "vddnb"}
@@ -28,4 +28,4 @@ NORTH_BRIDGE = {"hwmon/hwmon2/name": "amdgpu", "hwmon/hwmon2/in1_label": "vddnb"
 def test_graphics_of_a_cpu_are_no_gpu(tmp_path, gpu, counts):
     tree = AmdTree(tmp_path / "root")
     tree.gpu("0000:05:00.0", 128, **gpu)
-    assert bool(accelerators.pick(pci.scan_all(tree.root), tree.root)) is counts
+    assert bool(accelerator_pci_ids.pick(pci_functions.scan_all(tree.root), tree.root)) is counts

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import boot, kernels
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels, next_boot
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 
 OLD, MIDDLE, NEW = "6.1.0-9-amd64", "6.1.0-47-amd64", "6.12.9+deb12-amd64"
@@ -184,7 +184,7 @@ def test_images_without_modules_and_rescue_images_do_not_boot_next(tmp_path):
         tree.file(f"lib/modules/{release}/modules.builtin")
         tree.file(f"boot/vmlinuz-{release}")
     tree.file(f"boot/vmlinuz-{NEW}")
-    assert boot.next_boot(tree.root, boot.bootable(tree.root)) == OLD
+    assert next_boot.next_boot(tree.root, next_boot.bootable(tree.root)) == OLD
 
 
 def test_without_kernel_images_the_running_kernel_boots_next(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers, old_sources
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import old_nvidia_docker as old

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import toml_values
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import toml_reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import cri_files
 
@@ -78,7 +78,7 @@ def test_files_of_others_are_named(tmp_path: Path) -> None:
     assert read(tmp_path, **{path: ""})["others"] == [path]
 
 
-WITHOUT_TOMLLIB = pytest.mark.parametrize("reader", [None, toml_values.read_plain])
+WITHOUT_TOMLLIB = pytest.mark.parametrize("reader", [None, toml_reader.read_plain])
 
 
 @WITHOUT_TOMLLIB
@@ -97,7 +97,7 @@ WITHOUT_TOMLLIB = pytest.mark.parametrize("reader", [None, toml_values.read_plai
 )
 def test_imports_of_every_form_are_read(imports: str, reader: t.Any, tmp_path: Path, monkeypatch: t.Any) -> None:
     if reader:
-        monkeypatch.setattr(toml_values, "read", reader)
+        monkeypatch.setattr(toml_reader, "read", reader)
     found = read(tmp_path, **{ROOT_FILE: f"version = 2\n{imports}\n", "/srv/a.toml": "a = 1\n"})
     assert found["containerd"].get("/srv/a.toml") == "a = 1\n"
 
@@ -133,7 +133,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_logins_of_every_form_are_masked_and_the_rest_stays(text: str, tmp_path: Path) -> None:
     found = read(tmp_path, **{ROOT_FILE: f"version = 2\n{text}y = 'near'\n"})
     assert (found["masked"], "s3cret" in found["containerd"][ROOT_FILE]) == ([ROOT_FILE], False)
-    shown = toml_values.read(found["containerd"][ROOT_FILE])
+    shown = toml_reader.read(found["containerd"][ROOT_FILE])
     assert (shown["version"], shown["y"]) == (2, "near")
 
 

@@ -12,8 +12,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import digests, managed_keys, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import devices
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import devices
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import systemd_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import gpu_users, observation
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import PROPRIETARY, Tree
@@ -388,8 +388,8 @@ def test_one_systemctl_call_reads_all_services(tree):
 
 
 def test_output_for_another_number_of_units_is_ignored():
-    assert services.read(["a", "b"], lambda argv: (0, UNIT.format("a", "active"), "")) == {}
-    assert services.read([], lambda argv: (0, "", "")) == {}
+    assert systemd_units.read(["a", "b"], lambda argv: (0, UNIT.format("a", "active"), "")) == {}
+    assert systemd_units.read([], lambda argv: (0, "", "")) == {}
 
 
 @pytest.mark.parametrize(("state", "asked"), [("active", True), ("inactive", False)])

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The observation has the types of base/types.py and the keys that gpu_host_info documents."""
+"""The observation has the types of base/observation_types.py and the keys that gpu_host_info documents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddic
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host, VolumePrediction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host, VolumePrediction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation, volume_prediction
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_host_info
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared, driver_samples, driver_tree

@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import volume_prediction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import apply
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import workspace
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import temporary_directories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt import Apt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
@@ -38,7 +38,7 @@ class RealApt:
             'Acquire::http::Proxy "DIRECT";\nAcquire::Retries "0";\nAcquire::Languages "none";\n'
             'DPkg::Post-Invoke "";\n'
         )
-        monkeypatch.setattr(workspace, "_PARENT", str(root / "var/tmp"))
+        monkeypatch.setattr(temporary_directories, "_PARENT", str(root / "var/tmp"))
         self.apt = Apt(self.run, str(root), lock_timeout=0)
 
     def run(self, argv: list[str], environment: Any = None, stdin: Any = None) -> tuple[int, str, str]:

@@ -255,7 +255,7 @@ def test_a_download_is_in_the_progress_file_while_it_runs(tmp_path, monkeypatch,
         return downloads.WatchedResult(0, "", "")
 
     monkeypatch.setattr(downloads, "run_watched", watched)
-    monkeypatch.setattr(downloads.process_state, "find", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(downloads.pinned_environment, "find", lambda name: f"/bin/{name}")
     limits = downloads.DownloadLimits(1, 0, "monitoring")
     downloads.runner(Module(), "apt", limits, str(tmp_path), reports=reports)(argv)
     assert seen == ([text] if reports else [])

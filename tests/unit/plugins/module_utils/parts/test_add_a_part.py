@@ -18,12 +18,12 @@ NEW = {
 
 import dataclasses
 
-from {UTILS}.base.variables import read, variable
+from {UTILS}.base.variable_fields import read, variable
 from {UTILS}.package_managers.installed import is_installed
 from {UTILS}.packages import part_removal
 from {UTILS}.parts import steps
 from {UTILS}.parts.declaration import Declaration, Owns
-from {UTILS}.parts.planned import of_steps
+from {UTILS}.parts.part_plan import of_steps
 
 PACKAGE, FILE, UNIT = "host-exporter", "/etc/host-exporter.conf", "host-exporter.service"
 
@@ -94,7 +94,7 @@ MOST_FILES = 6
 # Runs in the copy and prints what a user would see of the part.
 PROBE = """
 import json, pathlib
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import application, package_queries, part_health
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan, registry, variables
 from ansible_collections.gpufleet.hosts.tests.drift import items

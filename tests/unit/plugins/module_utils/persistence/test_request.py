@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import PersistenceRequest
 
 
@@ -15,10 +15,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request
 )
 def test_invalid_timeout_is_refused(timeout: int | str, words: str) -> None:
     with pytest.raises(VariableError) as caught:
-        variables.read(PersistenceRequest, "nvidia_persistenced", {"timeout": timeout})
+        variable_fields.read(PersistenceRequest, "nvidia_persistenced", {"timeout": timeout})
     assert str(caught.value) == f"nvidia_persistenced_timeout is {timeout}, but {words}."
 
 
 @pytest.mark.parametrize(("timeout", "seconds"), [(30, 30), ("60", 60), ("", 30)])
 def test_timeout_may_be_text(timeout: int | str, seconds: int) -> None:
-    assert variables.read(PersistenceRequest, "nvidia_persistenced", {"timeout": timeout}).timeout == seconds
+    assert variable_fields.read(PersistenceRequest, "nvidia_persistenced", {"timeout": timeout}).timeout == seconds

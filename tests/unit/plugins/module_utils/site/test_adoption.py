@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.image import Adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.package_plan import UNIT

@@ -18,9 +18,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
     REBOOT,
     Disruption,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.outcomes import DriverOutcome
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain_decision
 
 SLURM = {"adapter": "slurm"}

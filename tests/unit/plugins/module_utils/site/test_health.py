@@ -10,7 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendors import with_nvidia_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import with_nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.health import judge
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import old_nvidia_docker
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain_decision, health_settings
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.variables import (
     OUTPUTS,
@@ -36,7 +36,7 @@ def test_outputs_are_those_that_the_roles_document():
 
 
 def test_documented_names_are_known():
-    names = {f"{role}_{name}" for role, request in REQUESTS.items() for name in variables.table(request)}
+    names = {f"{role}_{name}" for role, request in REQUESTS.items() for name in variable_fields.table(request)}
     assert unknown_names(names | OUTPUTS) == Names([], [])
 
 
@@ -162,7 +162,7 @@ def test_the_variables_of_playbooks_are_known():
 
     health_settings.read(value)
     used |= {
-        f"{drain_decision.PREFIX}_{name}" for name in variables.table(drain_decision.SiteDrainRequest)
+        f"{drain_decision.PREFIX}_{name}" for name in variable_fields.table(drain_decision.SiteDrainRequest)
     }  # read by gpu_host_plan
     used.add("dlami_docker_on_nvme")
     outputs = {"dlami_outcome", "site_outcome"}

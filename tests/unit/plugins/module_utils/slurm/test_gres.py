@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators as hardware
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids as hardware
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import amd_compute_gpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files, gres, models
 

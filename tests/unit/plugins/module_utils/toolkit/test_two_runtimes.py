@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import part as gaudi_part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.planned import Context
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import application
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units, toml_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import part as toolkit_part
