@@ -29,6 +29,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import archives
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Archive, Package
+from ansible_collections.gpufleet.hosts.tests.solver import dnf_program
 from ansible_collections.gpufleet.hosts.tests.solver.hosts import System
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 
@@ -42,10 +43,14 @@ _QUERIES = (
     {"search"},
     {"--version"},
 )
+# Commands whose output depends only on the installed packages. No simulation changes those of a host.
+_OF_INSTALLED = ({"apt-get", "check"}, {"rpm", "-qa"})
+# Words that direct apt to a state other than the host's.
+_OTHER_STATE = ("-c", "--option=Dir::State::status=")
 
 
 class Answers:
-    """Runs equal queries of equal repositories only once."""
+    """Runs equal queries of equal repositories only once, and equal queries of one host."""
 
     def __init__(self) -> None:
         """Start without answers."""
@@ -53,11 +58,17 @@ class Answers:
 
     def run(self, repositories: tuple, argv: list[str], full: list[str], **more: Any) -> tuple[int, str, str]:
         """Run a program with all its options, `full`, unless it is a query with a known answer."""
+        is_other = any(word.startswith(_OTHER_STATE) for word in argv)
+        if not is_other and any(words <= {*argv} for words in _OF_INSTALLED):
+            # The options name the directory of the host.
+            return self._answer(tuple(full), full, **more)
         if "--installed-only" in argv or not any(words <= {*argv} for words in _QUERIES):
             return execute(full, **more)
         # The configuration of a view has a new path each time. It does not change what the repositories have.
         words = [word for word in argv if not word.startswith(("-c", "/var/tmp/"))]
-        key = (repositories, *words)
+        return self._answer((repositories, *words), full, **more)
+
+    def _answer(self, key: tuple, full: list[str], **more: Any) -> tuple[int, str, str]:
         if key not in self._known:
             self._known[key] = execute(full, **more)
         return self._known[key]
@@ -72,6 +83,8 @@ def execute(
 ) -> tuple[int, str, str]:
     """Run a program in the locale C."""
     full = {**os.environ, "LC_ALL": "C", **(environment or {})}
+    if argv[0] == "dnf":
+        return dnf_program.run(argv, full, stdin or "")
     done = subprocess.run(argv, env=full, input=stdin or "", capture_output=True, text=True, check=False)
     return done.returncode, done.stdout, done.stderr
 
@@ -285,8 +298,7 @@ class Rpm:
                 f"--setopt=cachedir={root}/var/cache/dnf",
                 f"--setopt=logdir={root}/var/log",
                 f"--setopt=module_platform_id={platform.get(host.platform.partition('-')[0], '')}",
-                # Debian enables this plugin. It provides installed packages again.
-                "--disableplugin=local",
+                *(f"--disableplugin={name}" for name in dnf_program.DISABLED),
                 "--cacheonly",
             ],
         }

@@ -11,6 +11,7 @@ packages from 590 on. A package and its successor contain the same files, and no
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
@@ -198,7 +199,7 @@ def _marked(host: Host, marks: list[dict]) -> dict[str, bool]:
 
 def is_rule_installed(host: Host, rule: dict) -> bool:
     """Return whether a package of this rule is installed, for any branch or kernel."""
-    expression = re.compile(pattern(rule["name"]))
+    expression = _any_of([rule])
     return any(expression.fullmatch(name) for name in host["packages"])
 
 
@@ -348,5 +349,10 @@ def _module_rules(data: dict) -> list[dict]:
 
 
 def _any_of(rules: Iterable[dict]) -> re.Pattern:
+    return _compiled(tuple(rule["name"] for rule in rules))
+
+
+@functools.lru_cache(maxsize=512)  # the rules of a platform are asked for each branch and source
+def _compiled(names: tuple[str, ...]) -> re.Pattern:
     # Without rules, the expression matches nothing.
-    return re.compile("|".join(pattern(rule["name"]) for rule in rules) or "(?!)")
+    return re.compile("|".join(pattern(name) for name in names) or "(?!)")
