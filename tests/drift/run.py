@@ -4,7 +4,8 @@
 """Test that playbook site repairs exactly what has changed on a simulated host, and that playbook plan predicts it.
 
 states: predict and converge a new host, run again without a network, remove all but the driver, and do the same.
-items:  on a converged host, break each item that the roles manage in each way, one at a time, and run the playbook.
+items:  on a converged host, break each item that the roles manage in each way, and run the playbook.
+        Items that do not disturb each other break together. The checks are per item.
 
 Exit status: 0 passed, 1 a check failed, 2 the test could not run.
 """
@@ -32,8 +33,8 @@ sys.path.append(str(ROOT / ".ansible/collections"))
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, variable_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import role_data
+from ansible_collections.gpufleet.hosts.tests.drift import batches, verdict, ways
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
-from ansible_collections.gpufleet.hosts.tests.drift import verdict, ways
 from ansible_collections.gpufleet.hosts.tests.drift.items import Item
 from ansible_collections.gpufleet.hosts.tests.drift.verdict import Run
 from ansible_collections.gpufleet.hosts.tests.drift.ways import Case
@@ -208,14 +209,20 @@ def _remove_all_but_driver(known: Iterable[Item], converged: dict[str, Any]) -> 
     )
 
 
+Removals = dict[str, list[str]]
 # systemd allows few starts of a unit in a minute. Those of the former cases do not count.
 RESET_STARTS = "systemctl reset-failed"
 
 # --- items --------------------------------------------------------------------------------------------------------
 
 
-def found_cases(host: Host, report: Report, converged: dict[str, Any], known: list[Item]) -> list[Case]:
-    """Return the cases for a converged host, without those that repeat a rebuild of the kernel modules."""
+def found_cases(
+    host: Host, report: Report, converged: dict[str, Any], known: list[Item]
+) -> tuple[list[Case], Removals]:
+    """Return the cases for a converged host, without those that repeat a rebuild of the kernel modules.
+
+    Return also the packages that apt would remove with each package.
+    """
     found = ways.cases(known, converged)
     packages = sorted({case.item.name for case in found if case.item.kind == "package"})
     removals = {name: ways.removed_with(host.shell(f"{ways.REMOVE} --simulate {name}")) for name in packages}
@@ -225,56 +232,63 @@ def found_cases(host: Host, report: Report, converged: dict[str, Any], known: li
     report.say(f"left out, because another case rebuilds the kernel modules, too: {', '.join(left_out) or 'none'}")
     for name, reason in drift_items.NOT_REPAIRED.items():
         report.say(f"left out, because the roles do not repair {name}: {reason}")
-    return kept
+    return kept, removals
 
 
 def check_items(host: Host, report: Report, options: argparse.Namespace) -> None:
-    """Break the items of a converged host, one at a time."""
+    """Break the items of a converged host, and repair them."""
     run = host.play(SITE)
     if run.changed:
         raise CannotTest(f"{host.name} was not converged: {run.changed}")
     converged = run.plan["host"]
     known = drift_items.items(converged, host.values(), platforms(converged["os"]["key"]))
-    cases = [case for case in found_cases(host, report, converged, known) if re.search(options.only, str(case))]
-    report.say(f"{len(known)} items, {len(cases)} cases")
+    found, removals = found_cases(host, report, converged, known)
+    cases = [case for case in batches.shard(found, options.shard) if re.search(options.only, str(case))]
+    runs = batches.batches(cases, removals)
+    report.say(f"{len(known)} items, {len(cases)} of {len(found)} cases in {len(runs)} runs")
     if options.list:
         report.say("\n".join(map(str, cases)))
         return
     planned: set[str] = set()
-    for case in cases:
+    for batch in runs:
         started = time.monotonic()
+        kind = batch[0].item.kind
         # The plan of site.yml is that of plan.yml, so one comparison for each kind of item is enough.
         try:
-            faults = _repair(host, case, known, converged, compares=case.item.kind not in planned)
+            faults = _repair(host, batch, known, converged, compares=kind not in planned)
         except CannotTest as problem:
             faults = [str(problem)]
-        planned.add(case.item.kind)
-        report.add(str(case), faults, time.monotonic() - started)
+        planned.add(kind)
+        report.add(batches.title(batch), faults, time.monotonic() - started)
         if faults:
             # The next cases need a converged host.
             host.play(SITE)
             converged = host.play(SITE).plan["host"]
 
 
-def _repair(host: Host, case: Case, known: Collection[Item], converged: dict[str, Any], *, compares: bool) -> list[str]:
-    host.shell(RESET_STARTS)
-    host.shell(case.script)
+def _repair(
+    host: Host, batch: list[Case], known: Collection[Item], converged: dict[str, Any], *, compares: bool
+) -> list[str]:
+    for script in (RESET_STARTS, *(case.script for case in batch)):
+        host.shell(script)
     predicted = host.predict() if compares else None
     run, again = host.play(SITE), host.play(SITE)
-    faults = case_faults(case, known, converged, run, again)
+    faults = batch_faults(batch, known, converged, run, again)
     if predicted not in (None, run.predicted):
         faults.append(f"plan.yml predicts {predicted}, but site.yml {run.predicted}")
     return faults
 
 
-def case_faults(case: Case, known: Collection[Item], converged: dict[str, Any], run: Run, again: Run) -> list[str]:
-    """Return what is wrong with the repair of one item."""
+def batch_faults(
+    batch: list[Case], known: Collection[Item], converged: dict[str, Any], run: Run, again: Run
+) -> list[str]:
+    """Return what is wrong with the repair of the items of a batch."""
     gone = verdict.broken(known, run.plan["host"], converged)
-    if case.item.kind == "persistence_mode":
-        # The observation does not contain it. The texts of the plan do.
-        gone.add(case.item)
+    # The observation does not contain it. The texts of the plan do.
+    gone.update(case.item for case in batch if case.item.kind == "persistence_mode")
+    others = {kind for case in batch for kind in case.others}
     return [
-        *verdict.drift_faults(case.item, case.others, gone),
+        *verdict.drift_faults([case.item for case in batch], others, gone),
         *verdict.prediction_faults(run, known, gone, converged),
         *verdict.differences(converged, again.plan["host"]),
         *verdict.unchanged_faults(again),
@@ -288,11 +302,13 @@ def main() -> int:
     parser.add_argument("--host", default="drift-debian")
     parser.add_argument("--output", type=Path, default=ROOT / "tests/output/drift", help="directory for the reports")
     parser.add_argument("--only", default="", help="a regular expression for the cases of `items`")
+    parser.add_argument("--shard", default="", choices=["", *batches.SHARDS], help="a part of the cases of `items`")
     parser.add_argument("--list", action="store_true", help="only list the cases of `items`")
     options = parser.parse_args()
     output = options.output.resolve()
     host, started = Host(options.host, options.inventory.resolve(), output), time.monotonic()
-    report = Report(output / f"{options.host}-{options.test}.txt")
+    shard = f"-{options.shard}" if options.shard else ""
+    report = Report(output / f"{options.host}-{options.test}{shard}.txt")
     try:
         if options.test == "states":
             check_states(host, report)

@@ -110,12 +110,11 @@ def prediction_faults(
     return faults + [f"has a failed task: {task}" for task in failed]
 
 
-def drift_faults(target: Item, others: Collection[str], gone: Collection[Item]) -> list[str]:
-    """Check that the test broke the item, and with it only items of the kinds in `others`."""
-    if target not in gone:
-        return [f"the host shows no drift of {target}"]
-    extra = sorted(item for item in set(gone) - {target} if item.kind not in others)
-    return [f"{', '.join(map(str, extra))} drifted, too"] if extra else []
+def drift_faults(targets: Collection[Item], others: Collection[str], gone: Collection[Item]) -> list[str]:
+    """Check that the test broke each item, and with them only items of the kinds in `others`."""
+    faults = [f"the host shows no drift of {item}" for item in targets if item not in gone]
+    extra = sorted(item for item in set(gone) - {*targets} if item.kind not in others)
+    return faults + ([f"{', '.join(map(str, extra))} drifted, too"] if extra else [])
 
 
 def unchanged_faults(run: Run) -> list[str]:

@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
 from ansible_collections.gpufleet.hosts.tests.drift import verdict, ways
 from ansible_collections.gpufleet.hosts.tests.drift.items import Item
-from ansible_collections.gpufleet.hosts.tests.drift.run import case_faults, platforms
+from ansible_collections.gpufleet.hosts.tests.drift.run import batch_faults, platforms
 from ansible_collections.gpufleet.hosts.tests.drift.verdict import Run
 from ansible_collections.gpufleet.hosts.tests.unit.drift import converged_host as sample
 
@@ -57,7 +57,7 @@ def faults(
     (case,) = [case for case in ways.cases([STOPPED], sample.converged_host()) if case.way == "stopped"]
     again = again or run(sample.converged_host(), {})
     first = run(drifted or stopped_docker(), texts, *changed)
-    return case_faults(case, ITEMS, sample.converged_host(), first, again)
+    return batch_faults([case], ITEMS, sample.converged_host(), first, again)
 
 
 def test_an_exact_repair_has_no_faults() -> None:
