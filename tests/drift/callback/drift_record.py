@@ -22,7 +22,6 @@ description:
 
 PATH = os.environ.get("DRIFT_RECORD")
 PLAN = "gpufleet.hosts.gpu_host_plan"
-FIELDS = ("host", "changes", "acting")
 
 
 class CallbackModule(CallbackBase):
@@ -50,6 +49,9 @@ class CallbackModule(CallbackBase):
         entry = {"host": result.host.get_name(), "task": result.task.get_name(), "action": result.task.action}
         entry["result"] = status
         if is_plan:
-            entry["plan"] = {field: result.result[field] for field in FIELDS}
+            plan = result.result
+            # The result of a converged host is short, with the observation as text.
+            host = plan["host"] if "host" in plan else json.loads(plan["host_text"])
+            entry["plan"] = {"host": host, "changes": plan["changes"], "acting": plan["acting"]}
         with open(PATH, "a", encoding="utf-8") as stream:
             stream.write(json.dumps(entry) + "\n")

@@ -266,13 +266,16 @@ def test_the_callback_records_plans_and_changed_tasks(tmp_path: Path) -> None:
     (tmp_path / "library").mkdir()
     (tmp_path / "library/gpu_host_plan.py").write_text(
         "from ansible.module_utils.basic import AnsibleModule\n"
-        "AnsibleModule({}).exit_json(host={'uid': 0}, changes=[], acting=['verify'], reports={})\n"
+        "module = AnsibleModule({'short': {'type': 'bool'}})\n"
+        "host = {'host_text': '{\"uid\": 1}'} if module.params['short'] else {'host': {'uid': 0}}\n"
+        "module.exit_json(**host, changes=[], acting=['verify'], reports={})\n"
     )
     callback = drift_run.HERE / "callback/drift_record.py"
     (tmp_path / "callback_plugins").mkdir()
     (tmp_path / "callback_plugins/drift_record.py").write_text(planned_roles.with_fakes(callback.read_text()))
     tasks = [
         {"name": "Plan", "gpu_host_plan": {}},
+        {"name": "Plan of a converged host", "gpu_host_plan": {"short": True}},
         {"name": "Changed", "ansible.builtin.command": "true"},
         {"name": "Unchanged", "ansible.builtin.command": "true", "changed_when": False},
         {"name": "Skipped", "ansible.builtin.command": "true", "when": False},
@@ -290,10 +293,12 @@ def test_the_callback_records_plans_and_changed_tasks(tmp_path: Path) -> None:
     entries = [json.loads(line) for line in record.read_text().splitlines()]
     assert [(entry["task"], entry["result"]) for entry in entries] == [
         ("Plan", "ok"),
+        ("Plan of a converged host", "ok"),
         ("Changed", "changed"),
         ("Failed", "failed"),
     ]
     assert entries[0]["plan"] == {"host": {"uid": 0}, "changes": [], "acting": ["verify"]}
+    assert entries[1]["plan"] == {"host": {"uid": 1}, "changes": [], "acting": ["verify"]}
     assert entries[0]["host"] == "localhost"
 
 
