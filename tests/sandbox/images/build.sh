@@ -38,8 +38,9 @@ digest=$({
         (cd "$part" && find . -type f -not -name '.*' -not -path '*/__pycache__/*' -exec sha256sum {} + | sort)
     done
 } | sha256sum | cut -c1-16)
-id_of() { docker image inspect --format '{{.Id}}' "$1" 2>/dev/null || echo "no $1"; }
-if [ "${3:-}" != --force ] && [ "$(id_of "$image")" = "$(id_of "$image-$digest")" ]; then
+if [ "${3:-}" != --force ] && docker image inspect "$image-$digest" >/dev/null 2>&1; then
+    # Another checkout may have built its own image since.
+    docker tag "$image-$digest" "$image"
     exit 0
 fi
 
@@ -66,6 +67,7 @@ echo "$release" >"$root/usr/lib/gpusim/kernel-release"
 : >"$root/lib/modules/$release/modules.order"
 "$SIMULATOR/install.sh" "$SIMULATOR_BUILD" "$root"
 for name in gcc-12 x86_64-linux-gnu-gcc-14; do install -D -m 0755 "$IMAGES/compiler" "$root/usr/local/bin/$name"; done
+install -m 0755 "$IMAGES/xz" "$root/usr/local/bin/xz"
 # apt gives dpkg, and so the build of kernel modules, a PATH without /usr/local.
 echo 'DPkg::Path "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";' >"$root/etc/apt/apt.conf.d/00gpusim"
 # Replace the sources that mmdebstrap wrote with sources in the format of the distribution's installer.
