@@ -38,6 +38,7 @@ from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
 from ansible_collections.gpufleet.hosts.tests.drift.items import Item
 from ansible_collections.gpufleet.hosts.tests.drift.verdict import Run
 from ansible_collections.gpufleet.hosts.tests.drift.ways import Case
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 
 SITE, PLAN = ROOT / "playbooks/site.yml", ROOT / "playbooks/plan.yml"
 
@@ -74,9 +75,7 @@ class Host:
         }
         started = time.monotonic()
         argv = ["ansible-playbook", "-i", str(self.inventory), "--limit", self.name, "--diff", str(playbook)]
-        done = subprocess.run(
-            [*argv, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-        )
+        done = ansible_run.run([*argv, *arguments], cwd=ROOT, env=environment)
         (self.output / f"{self.name}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
         if done.returncode:
             raise CannotTest(f"{playbook.name} failed on {self.name}:\n{(done.stdout + done.stderr)[-3000:]}")
@@ -255,7 +254,9 @@ def check_items(host: Host, report: Report, options: argparse.Namespace) -> None
         kind = batch[0].item.kind
         # The plan of site.yml is that of plan.yml, so one comparison for each kind of item is enough.
         try:
-            faults = _repair(host, batch, known, converged, compares=kind not in planned)
+            faults, repaired = _repair(host, batch, known, converged, compares=kind not in planned)
+            # A record may have changed.
+            converged = converged if faults else repaired
         except CannotTest as problem:
             faults = [str(problem)]
         planned.add(kind)
@@ -268,7 +269,7 @@ def check_items(host: Host, report: Report, options: argparse.Namespace) -> None
 
 def _repair(
     host: Host, batch: list[Case], known: Collection[Item], converged: dict[str, Any], *, compares: bool
-) -> list[str]:
+) -> tuple[list[str], dict[str, Any]]:
     for script in (RESET_STARTS, *(case.script for case in batch)):
         host.shell(script)
     predicted = host.predict() if compares else None
@@ -276,7 +277,7 @@ def _repair(
     faults = batch_faults(batch, known, converged, run, again)
     if predicted not in (None, run.predicted):
         faults.append(f"plan.yml predicts {predicted}, but site.yml {run.predicted}")
-    return faults
+    return faults, again.plan["host"]
 
 
 def batch_faults(
@@ -287,10 +288,11 @@ def batch_faults(
     # The observation does not contain it. The texts of the plan do.
     gone.update(case.item for case in batch if case.item.kind == "persistence_mode")
     others = {kind for case in batch for kind in case.others}
+    packages = [item.name for item in gone if item.kind == "package"]
     return [
         *verdict.drift_faults([case.item for case in batch], others, gone),
         *verdict.prediction_faults(run, known, gone, converged),
-        *verdict.differences(converged, again.plan["host"]),
+        *verdict.differences(converged, again.plan["host"], may_own=packages),
         *verdict.unchanged_faults(again),
     ]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ from ansible_collections.gpufleet.hosts.tests.drift.items import (
 _COLLECTION = "gpufleet.hosts."
 # Tasks of the playbook that change the host without a role.
 _PART_OF_ACTION = {f"{_COLLECTION}nvidia_driver_volume": "driver_volume"}
+_RECORD = re.compile(rf"files\.{re.escape(owned.STATE_DIRECTORY)}/\w+\.json\.content")
 _DAEMON_RECORD = record.state_path(owned.STATE_DIRECTORY, owned.DAEMON_JSON)
 # The dotted names of values that differ after every repair: times, processes, sizes of links, and the value that an
 # option had before the repair, which `state: absent` restores.
@@ -124,12 +126,20 @@ def unchanged_faults(run: Run) -> list[str]:
     return faults + ([f"the next run acts on {', '.join(acting)}"] if acting else [])
 
 
-def differences(before: Any, after: Any, place: str = "") -> list[str]:
-    """Return the differences of two observations, except volatile values."""
+def differences(before: Any, after: Any, place: str = "", may_own: Collection[str] = ()) -> list[str]:
+    """Return the differences of two observations, except volatile values.
+
+    A role owns the packages that it has installed again: those of `may_own` may be new in its record.
+    """
     if _is_volatile(place):
         return []
     if place == f"files.{_DAEMON_RECORD}.content":
         before, after = (_without_times(text) for text in (before, after))
+    elif _RECORD.fullmatch(place):
+        before, after = (json.loads(text) if text else {} for text in (before, after))
+        known = before.get("packages", [])
+        names = after.get("packages", [])
+        after |= {"packages": [name for name in names if name in known or name not in may_own]} if names else {}
     elif place == f"files.{owned.DAEMON_JSON}.content":
         # The keys of an object have no order. A key that is written again comes last.
         before, after = (json.loads(text) if text else text for text in (before, after))
@@ -138,11 +148,11 @@ def differences(before: Any, after: Any, place: str = "") -> list[str]:
         return [
             text
             for key in keys
-            for text in differences(before.get(key), after.get(key), f"{place}.{key}" if place else key)
+            for text in differences(before.get(key), after.get(key), f"{place}.{key}" if place else key, may_own)
         ]
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         pairs = enumerate(zip(before, after))
-        return [text for index, (one, two) in pairs for text in differences(one, two, f"{place}.{index}")]
+        return [text for index, (one, two) in pairs for text in differences(one, two, f"{place}.{index}", may_own)]
     return [] if before == after else [f"{place} was {_shown(before)} and is {_shown(after)}"]
 
 

@@ -20,7 +20,6 @@ description:
   - The environment variable DRIFT_RECORD contains the path of the file.
 """
 
-PATH = os.environ.get("DRIFT_RECORD")
 PLAN = "gpufleet.hosts.gpu_host_plan"
 
 
@@ -44,7 +43,8 @@ class CallbackModule(CallbackBase):
     @staticmethod
     def _result(result, status: str) -> None:
         is_plan = result.task.action == PLAN and status == "ok"
-        if not PATH or (status == "ok" and not is_plan):
+        path = os.environ.get("DRIFT_RECORD")
+        if not path or (status == "ok" and not is_plan):
             return
         entry = {"host": result.host.get_name(), "task": result.task.get_name(), "action": result.task.action}
         entry["result"] = status
@@ -53,5 +53,5 @@ class CallbackModule(CallbackBase):
             # The result of a converged host is short, with the observation as text.
             host = plan["host"] if "host" in plan else json.loads(plan["host_text"])
             entry["plan"] = {"host": host, "changes": plan["changes"], "acting": plan["acting"]}
-        with open(PATH, "a", encoding="utf-8") as stream:
+        with open(path, "a", encoding="utf-8") as stream:
             stream.write(json.dumps(entry) + "\n")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import re
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,8 @@ def test_the_shards_together_are_all_cases() -> None:
     assert collections.Counter(found) == collections.Counter(map(str, CASES))
     assert all(batches.shard(CASES, name) for name in batches.SHARDS)
     assert batches.shard(CASES, "") == CASES
+
+
+def test_a_scenario_runs_each_shard() -> None:
+    found = [re.findall(r"--shard=(\w+)", path.read_text()) for path in sorted(ROOT.glob("molecule/drift*/verify.yml"))]
+    assert sorted(name for names in found for name in names) == sorted(batches.SHARDS)

@@ -257,3 +257,22 @@ def test_observations_are_compared_without_volatile_values(
     found = verdict.differences(sample.converged_host(), after)
     assert len(found) == len(expected)
     assert all(fault.startswith(start) for fault, start in zip(found, expected)), found
+
+
+@pytest.mark.parametrize(
+    ("names", "may_own", "expected"),
+    [
+        (["docker.io", "ca-certificates"], ["ca-certificates"], 0),
+        (["ca-certificates", "docker.io"], ["ca-certificates", "docker.io"], 0),
+        (["docker.io", "ca-certificates"], ["iptables"], 1),
+        ([], ["docker.io"], 1),
+    ],
+)
+def test_a_role_owns_what_it_installs_again(names: list[str], may_own: list[str], expected: int) -> None:
+    hosts = []
+    for packages in (["docker.io"], names):
+        host = sample.converged_host()
+        content = json.dumps({"files": {}, "packages": packages}, indent=2)
+        host["files"][f"{owned.STATE_DIRECTORY}/container_engine.json"] = {"exists": True, "content": content}
+        hosts.append(host)
+    assert len(verdict.differences(*hosts, may_own=may_own)) == expected
