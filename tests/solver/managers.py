@@ -44,7 +44,7 @@ _QUERIES = (
     {"--version"},
 )
 # Commands whose output depends only on the installed packages. No simulation changes those of a host.
-_OF_INSTALLED = ({"apt-get", "check"}, {"rpm", "-qa"})
+_OF_INSTALLED = ({"apt-get", "check"}, {"rpm", "-qa"}, {"rpm", "--query"}, {"rpm", "-q"}, {"rpm", "--test"})
 # Words that direct apt to a state other than the host's.
 _OTHER_STATE = ("-c", "--option=Dir::State::status=")
 
@@ -227,6 +227,7 @@ class Rpm:
             write(self.place / "repositories" / name, archives.rpm_tree(archive))
         self._roots: dict[tuple[str, tuple[str, ...]], Path] = {}
         self._built: dict[tuple[str, str, str], Path] = {}
+        self._caches: dict[tuple[str, ...], Path] = {}
         self._answers = Answers()
 
     def _packages(self, host: System) -> list[str]:
@@ -269,11 +270,18 @@ class Rpm:
         return self._roots[key]
 
     def _refresh(self, host: System, repositories: tuple[str, ...]) -> None:
-        """Let the package manager read the repositories once."""
-        command = ["makecache"] if self.name == "dnf" else ["--no-gpg-checks", "refresh"]
-        rc, out, err = self.runner(host, repositories)([self.name, *command])
-        if rc:
-            raise SetupError(f"{self.name} cannot read the repositories of {host.name}: {out}{err}")
+        """Let the package manager read each set of repositories once."""
+        cache = self._roots[host.name, repositories] / "var/cache"
+        if repositories in self._caches:
+            # zypper also caches the installed packages, which differ.
+            ignored = shutil.ignore_patterns("@System")
+            shutil.copytree(self._caches[repositories], cache, symlinks=True, ignore=ignored, dirs_exist_ok=True)
+        else:
+            command = ["makecache"] if self.name == "dnf" else ["--no-gpg-checks", "refresh"]
+            rc, out, err = self.runner(host, repositories)([self.name, *command])
+            if rc:
+                raise SetupError(f"{self.name} cannot read the repositories of {host.name}: {out}{err}")
+            self._caches[repositories] = cache
         # A package manager that reads another database would plan for an empty system.
         queries = {
             "dnf": ["dnf", "--quiet", "repoquery", "--installed", "--queryformat", "%{name}\n"],
