@@ -9,10 +9,11 @@ OUT/linux has the layout of Docker's repository (https://download.docker.com/lin
 of the distribution: for apt those of the engines, for rpm also those that the engines need. Names and relations come
 from archives/docker-*.yml and archives/engines-*.yml.
 
-The programs are Debian's: dockerd, containerd and the plugins of Debian 13, which also run on Debian 12, and all others
-of the host's own release. Packages have the versions of these programs, not those of the archives. For a second
-version, the version in the programs is replaced by another one of the same length. Other files are those of the real
-packages: paths, units, settings, and scripts that start services with apt but not with rpm.
+The programs are Debian's: dockerd and containerd of Debian 13, which also run on Debian 12, and all others of the
+host's own release. Docker's plugins are scripts that only describe themselves. Packages have the versions of these
+programs, not those of the archives. For a second version, the version in the programs is replaced by another one of the
+same length. Other files are those of the real packages: paths, units, settings, and scripts that start services with
+apt but not with rpm.
 
 Requires a network for Debian's archive, gpg, and the tools of the package format: dpkg-deb and apt-ftparchive, or
 rpmbuild and createrepo_c. Prints the fingerprint of the key.
@@ -27,6 +28,7 @@ import tempfile
 from pathlib import Path
 
 import archives
+import kept
 import make_repository as stand_ins
 
 # The version of Debian's programs, and older ones of the same length.
@@ -34,7 +36,7 @@ DOCKER = ("26.1.4", "26.1.5")
 CONTAINERD = ("1.7.23", "1.7.24")
 _PROGRAM = {"docker": "{}+dfsg1", "containerd": "{}~ds1"}
 # Packages from Debian 13. Their dependencies are in Debian 12, too.
-NEWER = ("docker.io", "docker-cli", "docker-buildx", "docker-compose", "containerd")
+NEWER = ("docker.io", "docker-cli", "containerd")
 # Packages with all files of Debian's packages.
 TREES = {
     "docker-ce-rootless-extras": ("rootlesskit",),
@@ -71,8 +73,8 @@ PROGRAMS: dict[str, dict[str, tuple[str, str]]] = {
     "docker-ce": {**_DAEMON, "/usr/libexec/docker/docker-init": _INIT},
     "docker-ce-cli": _CLIENT,
     "containerd.io": {**_CONTAINERD, **_RUNC},
-    "docker-buildx-plugin": {f"{_PLUGINS}/docker-buildx": ("docker-buildx", f"{_PLUGINS}/docker-buildx")},
-    "docker-compose-plugin": {f"{_PLUGINS}/docker-compose": ("docker-compose", f"{_PLUGINS}/docker-compose")},
+    "docker-buildx-plugin": {},
+    "docker-compose-plugin": {},
     "docker.io": {**_DAEMON, **_CLIENT, "/usr/bin/docker-init": _INIT},
     "docker": {**_DAEMON, **_CLIENT, "/usr/bin/docker-init": _INIT},
     "containerd": _CONTAINERD,
@@ -100,6 +102,12 @@ SETTINGS = {
         '    "max-size": "10m",\n    "max-file": "5"\n  },\n  "selinux-enabled": true\n}\n',
     },
 }
+# Docker's client asks its plugins for a description. The real ones have 130 MB.
+PLUGIN = """\
+#!/bin/sh
+[ "$1" = docker-cli-plugin-metadata ] || { echo 'This is a stand-in.' >&2; exit 1; }
+echo '{"SchemaVersion": "0.1.0", "Vendor": "gpufleet", "Version": "stand-in", "ShortDescription": "stand-in"}'
+"""
 GROUP = "getent group docker >/dev/null || groupadd --system docker\n"
 ARCH = stand_ins.ARCH
 
@@ -179,6 +187,8 @@ def package(known: archives.Package, payload: Payload, family: str, versions: di
         built.copies[path] = payload.program(name, origin, versions)
     for name in TREES.get(known.name, ()):
         add_tree(built, payload.tree(name), is_rpm=is_rpm)
+    if known.name in ("docker-buildx-plugin", "docker-compose-plugin"):
+        built.files[f"{_PLUGINS}/{known.name.removesuffix('-plugin')}"] = PLUGIN
     if is_rpm and known.name == "bash":
         built.provides = (*built.provides, "/bin/bash")
     own = known.name if known.name in SETTINGS else family if known.name == "docker" else ""
@@ -363,10 +373,22 @@ def main() -> None:
     parser.add_argument("--platform", required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--gnupg", type=Path, default=Path("/srv/vendor/gnupg"))
+    parser.add_argument("--kept", type=Path, help=kept.HELP)
     options = parser.parse_args()
-    fingerprint = stand_ins.key(options.gnupg)
-    write(options.platform, options.out, options.gnupg)
-    print(fingerprint)
+
+    def complete(out: Path) -> str:
+        fingerprint = stand_ins.key(options.gnupg)
+        write(options.platform, out, options.gnupg)
+        stand_ins.run("gpgconf", "--homedir", str(options.gnupg), "--kill", "gpg-agent")
+        return fingerprint
+
+    if options.kept:
+        files = [Path(__file__), Path(stand_ins.__file__), Path(archives.__file__), *archives.DIRECTORY.glob("*.yml")]
+        # The programs are those of the host's release.
+        inputs = kept.digest([Payload(options.gnupg.parent / "payload").release], files)
+        print(kept.repository(options.kept, f"engines-{options.platform}", inputs, options.out, complete))
+    else:
+        print(complete(options.out))
 
 
 if __name__ == "__main__":

@@ -354,7 +354,7 @@ def write_tree(package: Package, root: Path) -> None:
         target = root / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(content, encoding="utf-8")
-        if "/bin/" in path:
+        if "/bin/" in path or "/cli-plugins/" in path:
             target.chmod(0o755)
     for path in package.directories:
         (root / path.lstrip("/")).mkdir(parents=True, exist_ok=True)

@@ -26,6 +26,7 @@ import zipfile
 from pathlib import Path
 
 import archives
+import kept
 import make_repository as stand_ins
 
 PROGRAMS = Path(__file__).resolve().parent / "container_toolkit"
@@ -331,13 +332,24 @@ def main() -> None:
     parser.add_argument("--version", action="append", default=[], help="a version of the toolkit; all by default")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--gnupg", type=Path, default=Path("/srv/vendor/gnupg"))
+    parser.add_argument("--kept", type=Path, help=kept.HELP)
     options = parser.parse_args()
     known = [row["version_"] for row in archives.load(f"toolkit-{options.format}", "any").rows("releases")]
-    options.out.mkdir(parents=True, exist_ok=True)
-    fingerprint = stand_ins.key(options.gnupg)
-    is_new = write(options.format, options.version or known, options.out, options.gnupg)
-    (options.out / "fingerprint").write_text(f"{fingerprint}\n", encoding="utf-8")
-    subprocess.run(["gpgconf", "--homedir", str(options.gnupg), "--kill", "gpg-agent"], check=False)
+    versions = options.version or known
+
+    def complete(out: Path) -> tuple[str, bool]:
+        out.mkdir(parents=True, exist_ok=True)
+        fingerprint = stand_ins.key(options.gnupg)
+        is_new = write(options.format, versions, out, options.gnupg)
+        (out / "fingerprint").write_text(f"{fingerprint}\n", encoding="utf-8")
+        subprocess.run(["gpgconf", "--homedir", str(options.gnupg), "--kill", "gpg-agent"], check=False)
+        return fingerprint, is_new
+
+    if options.kept:
+        name, digest = f"toolkit-{options.format}", inputs(options.format, versions)[:16]
+        print(kept.repository(options.kept, name, digest, options.out, lambda out: complete(out)[0]))
+        return
+    fingerprint, is_new = complete(options.out)
     print(fingerprint)
     if is_new:
         print("built the repository")
