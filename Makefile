@@ -51,7 +51,7 @@ lint: setup ## Run ansible-lint, ruff and yamllint; check the changelog, the doc
 	@ruff check .
 	@ruff format --check .
 	@yamllint --strict .
-	@ansible-lint --offline --strict
+	@python tools/ansible_lint.py --offline --strict
 	@antsibull-changelog lint
 	@antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck --validate-collection-refs self .
 	@python tools/role_readme.py --check
