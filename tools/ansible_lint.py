@@ -47,7 +47,7 @@ _one = threading.Lock()
 def run(command: Sequence[str], **options: t.Any) -> subprocess.CompletedProcess[str]:
     """Run a command for ansible-lint. Its threads call this, but the process that forks handles one run at a time."""
     if command[0] != "ansible-playbook":
-        return subprocess.run(command, **options)  # noqa: PLW1510
+        return subprocess.run(command, check=options.pop("check", False), **options)
     with _one:
         return ansible_run.run(command, env=options["env"], cwd=options.get("cwd"))
 
