@@ -1,0 +1,41 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nested runs of ansible-playbook behave like runs of their own, but share a process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import REPOSITORY
+
+# The client starts the process in the shell, which lives until all runs are over.
+RUNS = """
+run() { "$0" "$1" nested-test ansible-playbook "$2"; echo "status $?"; }
+run "$1" --version 2>&1 | sed -n '1p;$p'
+run "$1" missing.yml 2>&1
+grep -c gpufleet-nested-.*-nested-test /proc/net/unix
+"""
+
+
+def listens():
+    return "-nested-test" in Path("/proc/net/unix").read_text()
+
+
+def test_runs_share_a_process_that_ends_with_their_owner(tmp_path):
+    argv = ["sh", "-c", RUNS, sys.executable, str(REPOSITORY / "tests/sandbox/nested.py")]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
+    version, status, *rest, count = done.stdout.splitlines()
+    assert version.startswith("ansible-playbook [core ")
+    assert status == "status 0"
+    assert "missing.yml could not be found" in " ".join(rest)
+    assert rest[-1] == "status 1"
+    assert count == "1"
+    for _try in range(100):
+        if not listens():
+            break
+        time.sleep(0.2)
+    assert not listens()
