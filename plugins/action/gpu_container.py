@@ -18,9 +18,9 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 
 kept_bytecode.use()
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import start_failures
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import masking
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import secret_masking
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import (
     NvmlAction,
@@ -250,4 +250,4 @@ class ActionModule(NvmlAction):
 
 def _masked(details: Any) -> Any:
     """Mask passwords and tokens in a side of an engine module's diff. Podman's module returns text."""
-    return masking.masked_file(details) if isinstance(details, str) else masking.masked_tree(details)
+    return secret_masking.masked_file(details) if isinstance(details, str) else secret_masking.masked_tree(details)

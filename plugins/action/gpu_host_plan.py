@@ -24,21 +24,21 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 
 kept_bytecode.use()
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image as adoption_image
-from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.image import Adoption
+from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import allowed_on_image as adoption_image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.allowed_on_image import Adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reload_settings
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import settings_lost_by_reload
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import variables as driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import variables as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import module_call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import controller
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import module_call as observe_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import LOCK_TIMEOUT, Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import dnf_excludes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adoption as site_adoption
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adopt_mode as site_adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain_decision as site_drain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import (
     package_queries,
@@ -46,9 +46,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.site import (
     registry,
     volume_part,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report as site_report
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import variables as site_variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_of_all_parts as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_report as site_report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import unknown_variables as site_variables
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import (
     cdi_program,
     facts_program,
@@ -423,7 +423,7 @@ class ActionModule(ActionBase):
     def _gpu_settings(self, host: dict[str, Any]) -> dict[str, Any]:
         """Return the GPU facts with the settings that a reload of the driver drops."""
         try:
-            return self._run_facts(host, list(reload_settings.SUBSETS))
+            return self._run_facts(host, list(settings_lost_by_reload.SUBSETS))
         except Failure as failure:
             return {"nvidia_gpu_state": "error", "nvidia_gpu_state_reason": str(failure)}
 

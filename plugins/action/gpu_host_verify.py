@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Action plugin of gpu_host_verify: observe a host, and decide whether it can run GPU work.
 
-The documentation is in plugins/modules/gpu_host_verify.py, the decision in module_utils/site/health.py.
+The documentation is in plugins/modules/gpu_host_verify.py, the decision in module_utils/site/host_health.py.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ kept_bytecode.use()
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver, nvidia_group
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health, health_settings
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health_variables, host_health
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import vendor_differences
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_python, other_action
 
 PLAN = "gpufleet.hosts.gpu_host_plan"
@@ -43,7 +43,7 @@ class ActionModule(ActionBase):
         self._task_vars: dict[str, Any] = dict(task_vars or {})
         try:
             starts_containers = self._boolean("verify_container", self._task.args.get("container", False))
-            settings = health_settings.read(self._value)
+            settings = health_variables.read(self._value)
         except VariableError as error:
             return {"failed": True, "msg": str(error)}
         observed = self._run_action(PLAN, {"parts": [], "requires_root": True})
@@ -63,7 +63,7 @@ class ActionModule(ActionBase):
             facts = {**facts, **read["ansible_facts"]}
             volume = self._volume(host)
             proof = self._proof() if starts_containers else None
-        found = health.judge(host, facts, volume, proof=proof, **settings)
+        found = host_health.judge(host, facts, volume, proof=proof, **settings)
         if starts_containers and self._has_ready_chips(host):
             found["problems"] += self._problems_of_chips()
         self._add_slurm(host, found)
@@ -128,13 +128,13 @@ class ActionModule(ActionBase):
     @staticmethod
     def _has_ready_chips(host: dict[str, Any]) -> bool:
         """Return whether the host has AWS Neuron chips. Chips that are not ready are a problem already."""
-        has_chips = bool(host["accelerators"].get(vendors.NEURON.name))
-        return has_chips and vendors.observed(host, vendors.NEURON)[1]["state"] == schema.READY
+        has_chips = bool(host["accelerators"].get(vendor_differences.NEURON.name))
+        return has_chips and vendor_differences.observed(host, vendor_differences.NEURON)[1]["state"] == schema.READY
 
     def _problems_of_chips(self) -> list[str]:
         """Start containers with AWS Neuron's chips, and return why the proof failed."""
         result = self._execute_module(
-            module_name=PROOF, module_args={"accelerator": vendors.NEURON.name}, task_vars=self._task_vars
+            module_name=PROOF, module_args={"accelerator": vendor_differences.NEURON.name}, task_vars=self._task_vars
         )
         return list(result.get("problems") or [host_python.failure(result)]) if result.get("failed") else []
 

@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 
 kept_bytecode.use()
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.facts.call import OPTIONS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts.module_call import OPTIONS
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import facts_program, host_program, host_python
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import (
     NvmlAction,

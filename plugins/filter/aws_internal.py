@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 
 kept_bytecode.use()
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import instance_variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
 
 
@@ -21,8 +21,8 @@ def aws_instance(variables: dict[str, t.Any], only_identity: bool = False) -> di
     """Validate the variables of an instance. `only_identity`: region, name and filters, for its termination."""
     values = {name: value for name, value in plain(variables).items() if name.startswith("aws_instance_")}
     try:
-        return dict(request.identity(values) if only_identity else request.read(values))
-    except request.RequestError as error:
+        return dict(instance_variables.identity(values) if only_identity else instance_variables.read(values))
+    except instance_variables.RequestError as error:
         raise AnsibleFilterError(str(error)) from error
 
 

@@ -16,17 +16,18 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import chart, host, report, request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.figures import BenchmarkValueError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import matrix
+from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import chart, fleet_report, host_results
+from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import variables as benchmark_variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.median_and_outliers import BenchmarkValueError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import probe_matrix_speed
 
-_PROGRAM = "ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.program"
+_PROGRAM = "ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.measuring_program"
 
 
 def benchmark_request(variables: Mapping[str, Any], directory: str) -> dict[str, Any]:
     """Return the settings of the playbook. `directory`: where ansible-playbook runs."""
     try:
-        return request.request(plain(variables), directory)
+        return benchmark_variables.request(plain(variables), directory)
     except BenchmarkValueError as error:
         raise AnsibleFilterError(str(error)) from error
 
@@ -34,10 +35,10 @@ def benchmark_request(variables: Mapping[str, Any], directory: str) -> dict[str,
 def benchmark_start(settings: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
     """Return the GPUs that a host may use, and the size of the product for nvidia_cuda_probe."""
     source = importlib.import_module(_PROGRAM).__spec__.loader.get_source(_PROGRAM)
-    largest = max(settings["benchmark_sizes"]) // matrix.TILE * matrix.TILE
+    largest = max(settings["benchmark_sizes"]) // probe_matrix_speed.TILE * probe_matrix_speed.TILE
     return {
-        **host.selection(plain(usage), settings["benchmark_engine"]),
-        "matrix_size": min(max(largest, matrix.SIZE_MIN), matrix.SIZE_MAX),
+        **host_results.selection(plain(usage), settings["benchmark_engine"]),
+        "matrix_size": min(max(largest, probe_matrix_speed.SIZE_MIN), probe_matrix_speed.SIZE_MAX),
         # Ansible's loader returns bytes.
         "program": source.decode() if isinstance(source, bytes) else source,
     }
@@ -57,24 +58,24 @@ def benchmark_arguments(
 
 def benchmark_document(result: Mapping[str, Any], settings: Mapping[str, Any], variable: str) -> dict[str, Any]:
     """Return what the program printed, or an error. `variable` has the command of Python."""
-    return host.document(plain(result), variable, settings[variable], settings["benchmark_time_limit"])
+    return host_results.document(plain(result), variable, settings[variable], settings["benchmark_time_limit"])
 
 
 def benchmark_error(result: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """Return why a task failed."""
-    return host.failure(plain(result), settings)
+    return host_results.failure(plain(result), settings)
 
 
 def benchmark_report(hostvars: Mapping[str, Any], hosts: Sequence[str], variable: str) -> dict[str, Any]:
     """Return the results of all hosts. `variable` has the result of a host."""
     results = {name: plain(hostvars[name].get(variable)) for name in hosts}
     settings = next((plain(hostvars[name].get("gpu_benchmark_request")) for name in hosts if results[name]), {})
-    return plain(report.report(results, settings or {"benchmark_outlier_percent": 5}))
+    return plain(fleet_report.report(results, settings or {"benchmark_outlier_percent": 5}))
 
 
 def benchmark_chart(document: Mapping[str, Any], title: str) -> dict[str, Any]:
     """Return what the template of the chart draws."""
-    return chart.chart(title, report.chart_rows(document))
+    return chart.chart(title, fleet_report.chart_rows(document))
 
 
 class FilterModule:
@@ -87,9 +88,9 @@ class FilterModule:
             "_benchmark_chart": benchmark_chart,
             "_benchmark_document": benchmark_document,
             "_benchmark_error": benchmark_error,
-            "_benchmark_failures": report.failures,
+            "_benchmark_failures": fleet_report.failures,
             "_benchmark_report": benchmark_report,
             "_benchmark_request": benchmark_request,
             "_benchmark_start": benchmark_start,
-            "_benchmark_table": report.table,
+            "_benchmark_table": fleet_report.table,
         }

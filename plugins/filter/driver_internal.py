@@ -14,8 +14,8 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
-    fabric,
-    module_loading,
+    fabric_manager,
+    kernel_module_loading,
     runfile,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
@@ -41,8 +41,8 @@ class FilterModule:
     def filters(self) -> dict[str, Any]:
         """Return the filters by their names."""
         return {
-            "_nvidia_driver_gpus_outside_fabric": fabric.gpus_outside_fabric,
+            "_nvidia_driver_gpus_outside_fabric": fabric_manager.gpus_outside_fabric,
             "_nvidia_driver_installer_record": installer_record,
-            "_nvidia_driver_unload_obstacles": module_loading.unload_obstacles,
+            "_nvidia_driver_unload_obstacles": kernel_module_loading.unload_obstacles,
             "_persistence_off": persistence_plan.gpus_with_mode_off,
         }

@@ -13,9 +13,9 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet, fleet_results
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet_verdicts, run_variables
 
-_READERS = {"site": fleet_results.of_site, "verify": fleet_results.of_verify}
+_READERS = {"site": run_variables.of_site, "verify": run_variables.of_verify}
 
 
 def fleet_report(
@@ -23,7 +23,9 @@ def fleet_report(
 ) -> list[dict[str, Any]]:
     """Return an entry per host. `working`: the hosts that have not failed."""
     good = set(working)
-    return plain(fleet.report({host: _READERS[playbook](hostvars[host], works=host in good) for host in hosts}))
+    return plain(
+        fleet_verdicts.report({host: _READERS[playbook](hostvars[host], works=host in good) for host in hosts})
+    )
 
 
 class FilterModule:

@@ -102,8 +102,8 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health, health_settings
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health_variables, host_health
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import variables as toolkit_request
 
 
 def gpu_host_health(
@@ -119,12 +119,12 @@ def gpu_host_health(
 ) -> dict[str, list[str]]:
     """Check a host. `pcie_width` and `expected_gpus` may be text, as from the command line."""
     try:
-        return health.judge(
+        return host_health.judge(
             host,
             facts,
             volume,
-            health_settings.pcie_width(pcie_width),
-            health_settings.gpu_count(expected_gpus),
+            health_variables.pcie_width(pcie_width),
+            health_variables.gpu_count(expected_gpus),
             requires_engine=requires_engine,
             proof=proof,
             toolkit=toolkit_request.read(toolkit or {}),

@@ -17,11 +17,17 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import charts, node_labels, placement
-from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import request as node_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import plan as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import plan as toolkit_node_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import (
+    chart_releases,
+    node_labels,
+    runtime_placement,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import role_variables as node_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_editor
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
+    node_plan as toolkit_node_plan,
+)
 
 
 def cluster_plan(request: Mapping[str, Any], data: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,7 +40,7 @@ def cluster_plan(request: Mapping[str, Any], data: Mapping[str, Any], observed: 
     }
     # Ansible's texts and numbers have tags, with which YAML cannot be written.
     untagged = json.loads(json.dumps(given))
-    return dataclasses.asdict(charts.plan(untagged, plain(data), plain(observed)))
+    return dataclasses.asdict(chart_releases.plan(untagged, plain(data), plain(observed)))
 
 
 def node_patches(nodes: Sequence[Any], hosts: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,7 +52,7 @@ def node_shortages(
     nodes: Sequence[Any], hosts: Mapping[str, Any], plugins: Sequence[str], replicas: int = 1
 ) -> list[str]:
     """Return what nodes do not offer as their hosts have it."""
-    vendors = list(dict.fromkeys(charts.VENDORS[name] for name in plugins))
+    vendors = list(dict.fromkeys(chart_releases.VENDORS[name] for name in plugins))
     return node_labels.shortages(plain(nodes), plain(hosts), vendors, replicas)
 
 
@@ -83,10 +89,10 @@ def has_runtime(text: str, runtime: str) -> bool | None:
     except (ValueError, KeyError, TypeError):
         pass
     try:
-        tree = toml_text.parse(text)
-    except toml_text.TomlError:
+        tree = toml_editor.parse(text)
+    except toml_editor.TomlError:
         return None
-    return placement.registered_program(tree, runtime) is not None if tree.get("plugins") else None
+    return runtime_placement.registered_program(tree, runtime) is not None if tree.get("plugins") else None
 
 
 class FilterModule:

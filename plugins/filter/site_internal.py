@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain, shown
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import application, report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_report, turns_of_parts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS
 
 display = Display()
@@ -156,7 +156,7 @@ def site_parts(run_tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
 
 def site_report(hostvars: Mapping[str, Any], hosts: list[str], variable: str) -> list[dict[str, Any]]:
     """Return an entry per host. `variable` has the result of module gpu_host_plan."""
-    return plain(report.report({host: hostvars[host].get(variable) for host in hosts}))
+    return plain(plan_report.report({host: hostvars[host].get(variable) for host in hosts}))
 
 
 def site_turns(
@@ -164,12 +164,12 @@ def site_turns(
 ) -> list[dict[str, Any]]:
     """Return the turns of the parts in which at least one of the hosts acts."""
     results = [hostvars[host].get("site_plan") or {} for host in hosts]
-    return plain(application.turns(order, [result for result in results if result.get("apply")]))
+    return plain(turns_of_parts.turns(order, [result for result in results if result.get("apply")]))
 
 
 def site_part_file(turn: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
     """Return the file with the tasks of a host in the turn of a part, or an empty text."""
-    return application.task_file(turn, plan)
+    return turns_of_parts.task_file(turn, plan)
 
 
 class FilterModule:

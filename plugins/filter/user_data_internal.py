@@ -19,7 +19,7 @@ kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import output, pull, request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import error_in_output, pull_program, variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import user_data as documents
 
 
@@ -42,11 +42,11 @@ def _source(module: types.ModuleType) -> str:
 def user_data(values: Mapping[str, Any]) -> str:
     """Return the user data for the variables, whose names have no prefix."""
     try:
-        wanted = request.read(plain(values))
+        wanted = variables.read(plain(values))
     except VariableError as error:
         raise AnsibleFilterError(str(error)) from error
     document = documents.document(
-        wanted, documents.joined([_source(pinned_environment), _source(output), _source(pull)])
+        wanted, documents.joined([_source(pinned_environment), _source(error_in_output), _source(pull_program)])
     )
     text = "#cloud-config\n" + yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=1000)
     problem = documents.problem(text)

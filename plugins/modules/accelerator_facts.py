@@ -359,7 +359,7 @@ ansible_facts:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import call as accelerators_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import module_call as accelerators_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 
 

@@ -280,13 +280,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import (
-    daemon_json,
-    dockerd,
-    flags,
-    host_file,
-    masking,
-    options,
+    docker_options,
+    dockerd_flags,
+    dockerd_validation,
+    file_replacement,
+    json_text,
     record,
+    secret_masking,
     undo,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
@@ -299,11 +299,11 @@ def read(path: str) -> str | None:
     """Return the text of a file, or None if the file does not exist."""
     try:
         with open(path, "rb") as file:
-            return daemon_json.decode(file.read(), path)
+            return json_text.decode(file.read(), path)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise daemon_json.DaemonConfigError(f"{path} cannot be read: {error.strerror}.{advice(error)}") from error
+        raise json_text.DaemonConfigError(f"{path} cannot be read: {error.strerror}.{advice(error)}") from error
 
 
 def advice(error: OSError) -> str:
@@ -338,11 +338,11 @@ def find_dockerd(module: AnsibleModule) -> str | None:
 
 def readable_text(module: AnsibleModule, text: str | None) -> str | None:
     """Return the text in a form that the installed dockerd reads."""
-    if text is None or daemon_json.portable(text) == text:
+    if text is None or json_text.portable(text) == text:
         return text
     path = find_dockerd(module)
-    version = dockerd.version_of(runner(module), path) if path else ()
-    return daemon_json.portable(text) if daemon_json.is_rejected_by(text, version) else text
+    version = dockerd_validation.version_of(runner(module), path) if path else ()
+    return json_text.portable(text) if json_text.is_rejected_by(text, version) else text
 
 
 def validate(module: AnsibleModule, text: str) -> str:
@@ -351,7 +351,7 @@ def validate(module: AnsibleModule, text: str) -> str:
     if not path:
         return ""
     if not os.access(path, os.X_OK):
-        raise daemon_json.DaemonConfigError(f"dockerd={path} is not an executable file. Correct or remove the option.")
+        raise json_text.DaemonConfigError(f"dockerd={path} is not an executable file. Correct or remove the option.")
     directory = tempfile.mkdtemp(prefix="gpufleet-")
     try:
         file = os.path.join(directory, "daemon.json")
@@ -361,7 +361,7 @@ def validate(module: AnsibleModule, text: str) -> str:
             os.chown(file, UNPRIVILEGED, UNPRIVILEGED)
             os.chown(directory, UNPRIVILEGED, UNPRIVILEGED)
         requested = module.params["options"] if module.params["state"] == "present" else {}
-        return dockerd.validate(module.run_command, run_unprivileged, path, file, requested)
+        return dockerd_validation.validate(module.run_command, run_unprivileged, path, file, requested)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -376,7 +376,7 @@ def write_record(path: str, state: record.State) -> None:
             os.rmdir(os.path.dirname(os.path.dirname(path)))
         return
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    host_file.replace(path, record.dump_state(state), 0o600)
+    file_replacement.replace(path, record.dump_state(state), 0o600)
 
 
 def write_config(module: AnsibleModule, path: str, text: str | None, made_directory: bool) -> None:
@@ -393,7 +393,7 @@ def write_config(module: AnsibleModule, path: str, text: str | None, made_direct
     new = [place for place in (directory, path) if not os.path.exists(place)]
     os.makedirs(directory, mode=0o755, exist_ok=True)
     try:
-        host_file.replace(path, text, 0o644)
+        file_replacement.replace(path, text, 0o644)
     except OSError:
         if directory in new:
             os.rmdir(directory)
@@ -402,7 +402,7 @@ def write_config(module: AnsibleModule, path: str, text: str | None, made_direct
         module.set_context_if_different(place, module.selinux_default_context(place), changed=False)
 
 
-def runner(module: AnsibleModule) -> dockerd.Run:
+def runner(module: AnsibleModule) -> dockerd_validation.Run:
     """Return a function that runs a command and returns status 127 if the program does not exist."""
 
     def run_command(command: list[str]) -> tuple[int, str, str]:
@@ -426,18 +426,18 @@ def undo_pending(
     record_file: str,
     *,
     unit: str,
-    unit_flags: list[flags.Flag],
+    unit_flags: list[dockerd_flags.Flag],
 ) -> dict:
     """Restore the file and the record from before the changes that the daemon has not applied."""
     shown_path, before = module.params["path"], read(path)
-    is_applied = not state.written or dockerd.has_applied(state.written, boot_id(), runner(module), unit)
+    is_applied = not state.written or dockerd_validation.has_applied(state.written, boot_id(), runner(module), unit)
     found = None if is_applied else undo.former(state, before, shown_path)
     if found:
         found = undo.keep_keys(found, before, state, module.params["options"] or {}, shown_path)
     text, new = (readable_text(module, found.text), found.state) if found else (before, state)
-    config = {} if text is None else daemon_json.parse(text, shown_path)
-    changed = undo.differing_names({} if before is None else daemon_json.parse(before, shown_path), config)
-    restart = options.restart_required(changed, config, flags.runtimes(unit_flags))
+    config = {} if text is None else json_text.parse(text, shown_path)
+    changed = undo.differing_names({} if before is None else json_text.parse(before, shown_path), config)
+    restart = docker_options.restart_required(changed, config, dockerd_flags.runtimes(unit_flags))
     result = {
         "changed": found is not None,
         "changed_keys": changed,
@@ -449,13 +449,13 @@ def undo_pending(
         "undone_keys": undo.undone_keys(state.record, new.record),
         "edited_keys": [],
         "satisfied_by_flags": [],
-        "config": masking.masked_tree(config),
+        "config": secret_masking.masked_tree(config),
         "validated_by": "",
         "pending": {"reload": [], "restart": []},
         "diff": diff(shown_path, before, text),
     }
     if found:
-        host_file.refuse_fixed(path, shown_path)
+        file_replacement.refuse_fixed(path, shown_path)
     if found and not module.check_mode:
         write_config(module, path, text, state.made_directory and not new.made_directory)
         write_record(record_file, new)
@@ -467,8 +467,8 @@ def diff(path: str, before: str | None, after: str | None, note: str = "") -> di
     return {
         "before_header": path,
         "after_header": path,
-        "before": masking.masked_file(before or ""),
-        "after": masking.masked_file(after or ""),
+        "before": secret_masking.masked_file(before or ""),
+        "after": secret_masking.masked_file(after or ""),
         **({"prepared": note} if note else {}),
     }
 
@@ -488,14 +488,14 @@ def run(module: AnsibleModule) -> dict:
     # The daemon reads the file through this path, even if somebody replaces a link.
     record_file = record.state_path(params["state_directory"], os.path.normpath(shown_path))
 
-    host_file.refuse_special(path, shown_path)
-    unit_flags = flags.unit_flags("/", unit)
+    file_replacement.refuse_special(path, shown_path)
+    unit_flags = dockerd_flags.unit_flags("/", unit)
     refuse_other_file(unit_flags, unit, path, shown_path)
     state = record.load_state(read(record_file), record_file)
     if params["state"] == "undone":
         return undo_pending(module, path, state, record_file, unit=unit, unit_flags=unit_flags)
     before = read(path)
-    in_swarm = flags.is_in_swarm({} if before is None else daemon_json.parse(before, shown_path), unit_flags)
+    in_swarm = dockerd_flags.is_in_swarm({} if before is None else json_text.parse(before, shown_path), unit_flags)
     plan = daemon_plan.plan(
         before,
         state,
@@ -510,13 +510,13 @@ def run(module: AnsibleModule) -> dict:
         in_swarm=in_swarm,
     )
     run_command = runner(module)
-    pending = dockerd.pending(state.written, boot_id(), run_command, unit)
-    is_applied = not state.written or dockerd.has_applied(state.written, boot_id(), run_command, unit)
+    pending = dockerd_validation.pending(state.written, boot_id(), run_command, unit)
+    is_applied = not state.written or dockerd_validation.has_applied(state.written, boot_id(), run_command, unit)
     for conflict in plan.conflicts:
         module.warn(conflict)
     is_written = plan.text != before
     if is_written:
-        host_file.refuse_fixed(path, shown_path)
+        file_replacement.refuse_fixed(path, shown_path)
         plan = plan._replace(text=readable_text(module, plan.text))
     result = {**planned_result(params, plan, before, state), "pending": pending}
     new = plan.state
@@ -526,7 +526,9 @@ def run(module: AnsibleModule) -> dict:
             written=written_now(plan, pending, undo.remember_former(before, plan.text, state, is_applied=is_applied)),
             made_directory=state.made_directory or not os.path.isdir(os.path.dirname(path)),
         )
-        result["pending"] = dockerd.pending({**new.written, "at": float("inf")}, boot_id(), run_command, unit)
+        result["pending"] = dockerd_validation.pending(
+            {**new.written, "at": float("inf")}, boot_id(), run_command, unit
+        )
     if module.check_mode:
         return result
     if result["changed"]:
@@ -542,18 +544,16 @@ def refuse_unusable_options(params: dict) -> None:
     """Refuse relative paths and an empty manager."""
     for name in ("path", "state_directory"):
         if not os.path.isabs(params[name]):
-            raise daemon_json.DaemonConfigError(
-                f"{name}={params[name]} is not an absolute path. Start the path with /."
-            )
+            raise json_text.DaemonConfigError(f"{name}={params[name]} is not an absolute path. Start the path with /.")
     if not params["managed_by"]:
-        raise daemon_json.DaemonConfigError("managed_by is empty. Set a name, or remove the option.")
+        raise json_text.DaemonConfigError("managed_by is empty. Set a name, or remove the option.")
 
 
-def refuse_other_file(unit_flags: list[flags.Flag], unit: str, path: str, shown_path: str) -> None:
+def refuse_other_file(unit_flags: list[dockerd_flags.Flag], unit: str, path: str, shown_path: str) -> None:
     """Refuse a path that is not the file that the daemon reads."""
-    other = flags.config_file_flag(unit_flags)
+    other = dockerd_flags.config_file_flag(unit_flags)
     if other and os.path.realpath(str(other.value)) != path:
-        raise daemon_json.DaemonConfigError(
+        raise json_text.DaemonConfigError(
             f"path={shown_path} is not the configuration file of {unit}, which sets {other.text} in {other.place}. "
             f"Set path={other.value}."
         )
@@ -571,7 +571,7 @@ def planned_result(params: dict, plan: daemon_plan.DaemonPlan, before: str | Non
         "revoked_keys": list(plan.revoked),
         "edited_keys": list(plan.edited),
         "satisfied_by_flags": plan.satisfied,
-        "config": masking.masked_tree(plan.config),
+        "config": secret_masking.masked_tree(plan.config),
         "validated_by": "",
         "diff": diff(params["path"], before, plan.text, revoked_note(params["managed_by"], plan.revoked)),
     }
@@ -634,7 +634,7 @@ def main() -> None:
     pinned_environment.pin()
     module = AnsibleModule(
         argument_spec={
-            "path": {"type": "path", "default": daemon_json.DEFAULT_PATH},
+            "path": {"type": "path", "default": json_text.DEFAULT_PATH},
             "options": {"type": "dict"},
             "state": {"type": "str", "choices": ["present", "absent", "undone"], "default": "present"},
             "managed_by": {"type": "str", "default": "user"},
@@ -642,17 +642,17 @@ def main() -> None:
             "lists": {"type": "str", "choices": ["union", "replace"], "default": "union"},
             "validate": {"type": "bool", "default": True},
             "dockerd": {"type": "path"},
-            "service": {"type": "str", "default": flags.DEFAULT_UNIT},
+            "service": {"type": "str", "default": dockerd_flags.DEFAULT_UNIT},
             "backup": {"type": "bool", "default": False},
             "state_directory": {"type": "path", "default": record.DEFAULT_STATE_DIRECTORY},
         },
-        mask=masking.masked_arguments,
+        mask=secret_masking.masked_arguments,
         required_if=[("state", "present", ["options"])],
         supports_check_mode=True,
     )
     try:
         result = run(module)
-    except daemon_json.DaemonConfigError as error:
+    except json_text.DaemonConfigError as error:
         module.fail_json(msg=str(error))
     except OSError as error:
         place = error.filename or module.params["path"]

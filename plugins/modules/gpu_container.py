@@ -686,38 +686,38 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
     engine_choice,
-    scheduler_jobs,
+    slurm_jobs,
     start_failures,
-    vendors,
+    vendor_of_host,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import OPTIONS as ISOLATIONS
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import VOLUME, IsolationError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.engine_module_options import OptionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import SelectionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import OPTIONS as ISOLATIONS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import VOLUME, IsolationError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.access import FILES
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.capabilities import CAPABILITIES
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.options import OptionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.driver_capabilities import CAPABILITIES
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import (
     ReservationError,
     Reservations,
     directory_for,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import RequirementError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import RequirementError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped_engine
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import (
     Docker,
     Podman,
     StoppedDocker,
     UnavailableEngine,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import DOCKER_HOST, EngineError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import DOCKER_HOST, EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.optional_features import FEATURES, FeatureError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import mount_users as host_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_copy as nvml_binding
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
-from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering.planner import RenderingPlanner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering.rendering_planner import RenderingPlanner
 
 # The keys of x_private.
 PRIVATE = ("_before", "_keep", "_phase", "_pulled", "_token", "_nvml_binding_path")
@@ -776,7 +776,7 @@ def argument_spec() -> dict:
         "image": {"type": "str"},
         "state": {"type": "str", "choices": _STATES, "default": "started"},
         "engine": {"type": "str", "choices": ["auto", "docker", "podman"], "default": "auto"},
-        "accelerator": {"type": "str", "choices": list(vendors.OPTIONS), "default": vendors.AUTO},
+        "accelerator": {"type": "str", "choices": list(vendor_of_host.OPTIONS), "default": vendor_of_host.AUTO},
         "gpus": {"type": "raw"},
         "conditions": {"type": "dict", "options": _CONDITIONS},
         "exclusive": {"type": "bool", "default": False},
@@ -886,11 +886,11 @@ def _plan(module: AnsibleModule) -> dict:
     planner = (RenderingPlanner if params["state"] == "rendered" else Planner)(
         params,
         _engines(module),
-        vendors.create(vendors.VendorHost(params, module.run_command, gather)),
+        vendor_of_host.create(vendor_of_host.VendorHost(params, module.run_command, gather)),
         _reservations(),
         check_mode=module.check_mode,
         root_user=is_root(),
-        jobs=lambda inventory: scheduler_jobs.find(runner(module), inventory),
+        jobs=lambda inventory: slurm_jobs.find(runner(module), inventory),
         docker_host=container_options.docker_host(params["engine_options"] or {}, os.environ),
     )
     return planner.plan()
@@ -908,8 +908,8 @@ def _docker(host: str | None, check_mode: bool) -> Docker | StoppedDocker | Unav
     started = host_processes.docker_started if host in (None, DOCKER_HOST) else None
     try:
         docker = Docker(host, started=started)
-        if check_mode and docker.socket and stopped.is_socket_activated(docker.socket):
-            return StoppedDocker(stopped.docker)
+        if check_mode and docker.socket and stopped_engine.is_socket_activated(docker.socket):
+            return StoppedDocker(stopped_engine.docker)
         return docker
     except EngineError as error:
         return UnavailableEngine("docker", str(error))

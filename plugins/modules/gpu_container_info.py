@@ -308,21 +308,25 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, scheduler_jobs, vendors
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import PROCESSES, SelectionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, slurm_jobs, vendor_of_host
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import PROCESSES, SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import (
     ReservationError,
     Reservations,
     directory_for,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman, UnavailableEngine
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped_engine
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import (
+    Docker,
+    Podman,
+    UnavailableEngine,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_copy as nvml_binding
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
-from ansible_collections.gpufleet.hosts.plugins.module_utils.usage import report as usage_report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.usage import gpu_usage_report as usage_report
 
 # What the report needs of a vendor, and the same of nvidia_gpu_facts. NVLinks belong to the health of a GPU.
 SELECTED = (PROCESSES,)
@@ -334,7 +338,7 @@ def main() -> None:
     pinned_environment.pin()
     module = AnsibleModule(
         argument_spec={
-            "accelerator": {"type": "str", "choices": list(vendors.OPTIONS), "default": vendors.AUTO},
+            "accelerator": {"type": "str", "choices": list(vendor_of_host.OPTIONS), "default": vendor_of_host.AUTO},
             "docker_host": {"type": "str"},
             "driver_root": {"type": "path"},
             "timeout": {"type": "float", "default": 10},
@@ -359,11 +363,11 @@ def main() -> None:
         module.fail_json(**error.result())
     except EngineError as error:
         module.fail_json(msg=str(error))
-    host = vendors.VendorHost(
+    host = vendor_of_host.VendorHost(
         {**params, "cdi_kind": None, "driver_root": None}, module.run_command, lambda _subsets: facts
     )
     try:
-        accelerator = vendors.create(host)
+        accelerator = vendor_of_host.create(host)
     except SelectionError as error:
         module.fail_json(msg=str(error))
     with contextlib.suppress(SelectionError):  # The state of the GPUs is in the result.
@@ -375,7 +379,7 @@ def main() -> None:
             accelerator,
             Reservations(directory_for(user, os.environ)),
             user=user,
-            jobs=lambda inventory: scheduler_jobs.find(runner(module), inventory),
+            jobs=lambda inventory: slurm_jobs.find(runner(module), inventory),
         )
     except ReservationError as error:
         module.fail_json(msg=str(error))
@@ -396,13 +400,13 @@ def _docker(option: str | None) -> Docker | UnavailableEngine:
     if remote:
         raise EngineError(remote)
     docker = Docker(host)
-    if docker.socket and stopped.is_socket_activated(docker.socket):
+    if docker.socket and stopped_engine.is_socket_activated(docker.socket):
         return UnavailableEngine("docker", "docker is not running")
     return docker
 
 
 def _podman(module: AnsibleModule) -> Podman | UnavailableEngine:
-    if stopped.podman() is not None:
+    if stopped_engine.podman() is not None:
         # The first call would create Podman's storage.
         return UnavailableEngine("podman", "podman has no containers of this user")
     return Podman(module.run_command, module.get_bin_path("podman"))

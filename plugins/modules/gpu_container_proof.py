@@ -187,7 +187,9 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
+    gather_all_vendors as accelerators_gather,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root, needs_root
@@ -195,14 +197,20 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.temporary_dire
     remove_abandoned,
     workspace,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.neuron.accelerator import NeuronVendor
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.neuron.vendor import NeuronVendor
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import NEURON, NVIDIA
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import chips, methods, on_host, prove, record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.clients import StartError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.image import REPOSITORY
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import (
+    access_methods,
+    engines_on_host,
+    last_proof_record,
+    neuron_chips,
+    prove_methods,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.proof_containers import StartError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.proof_image import REPOSITORY
 
-_ISOLATIONS = {NVIDIA: methods.ISOLATIONS, NEURON: chips.ISOLATIONS}
+_ISOLATIONS = {NVIDIA: access_methods.ISOLATIONS, NEURON: neuron_chips.ISOLATIONS}
 
 
 def main() -> None:
@@ -212,9 +220,9 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "engines": {**strings, "choices": list(on_host.ENGINES)},
+            "engines": {**strings, "choices": list(engines_on_host.ENGINES)},
             "image": {"type": "str", "default": ""},
-            "isolations": {**strings, "choices": sorted({*methods.ISOLATIONS, *chips.ISOLATIONS})},
+            "isolations": {**strings, "choices": sorted({*access_methods.ISOLATIONS, *neuron_chips.ISOLATIONS})},
             "accelerator": {"type": "str", "choices": [NVIDIA, NEURON], "default": NVIDIA},
             "key": {"type": "dict", "no_log": False},
         },
@@ -242,7 +250,7 @@ def main() -> None:
         module.fail_json(msg=f"isolations={other[0]} does not exist for accelerator={accelerator}. Use {known}.")
     try:
         if module.params["state"] == "absent":
-            module.exit_json(**_absent(module, on_host.ProofEngines(run)))
+            module.exit_json(**_absent(module, engines_on_host.ProofEngines(run)))
         module.exit_json(**_present(module, run))
     except (EngineError, StartError) as error:
         module.fail_json(msg=str(error))
@@ -251,25 +259,27 @@ def main() -> None:
 def _present(module: AnsibleModule, run: Any) -> dict[str, Any]:
     params = module.params
     key = None if params["key"] is None else {name: str(value) for name, value in params["key"].items()}
-    last = record.read(on_host.record_text())
-    reason = None if key is None else record.reason(last, key)
+    last = last_proof_record.read(engines_on_host.record_text())
+    reason = None if key is None else last_proof_record.reason(last, key)
     if key is not None and reason is None and last is not None:
         return {"changed": False, "reason": None, "methods": last.methods}
     if module.check_mode:
         return {"changed": key is not None, "reason": reason}
-    engines = on_host.ProofEngines(run)
-    with on_host.locked():
+    engines = engines_on_host.ProofEngines(run)
+    with engines_on_host.locked():
         if key is not None:
             # An interrupted proof leaves this record, so that `absent` removes its image and its container.
-            on_host.write_record(record.dump(record.ProofRecord(key, None, [], [])))
+            engines_on_host.write_record(last_proof_record.dump(last_proof_record.ProofRecord(key, None, [], [])))
         remove_abandoned()
         with workspace() as directory:
-            host, subject = _subject(module, on_host.host(run, sys.executable, directory, engines.offer), engines)
+            host, subject = _subject(
+                module, engines_on_host.host(run, sys.executable, directory, engines.offer), engines
+            )
             clients = [engines.client(name) for name in _engines(module, engines)]
             if clients:
-                result = prove.prove(clients, host, params["image"], params["isolations"], subject)
+                result = prove_methods.prove(clients, host, params["image"], params["isolations"], subject)
             else:
-                result = prove.ProofResult()
+                result = prove_methods.ProofResult()
                 module.warn(f"The proof in a container was skipped: {engines.obstacle('containerd')}.")
         if key is None and last is None:
             # Without a record, nothing says that the image is there.
@@ -277,7 +287,9 @@ def _present(module: AnsibleModule, run: Any) -> dict[str, Any]:
                 client.remove_images()
         elif key is not None:
             passed = not result.problems
-            on_host.write_record(record.dump(record.ProofRecord(key, passed, result.problems, result.methods())))
+            engines_on_host.write_record(
+                last_proof_record.dump(last_proof_record.ProofRecord(key, passed, result.problems, result.methods()))
+            )
     found = {"reason": reason, "methods": result.methods(), "obstacles": result.obstacles}
     if result.problems:
         module.fail_json(msg=" ".join(result.problems), problems=result.problems, **found)
@@ -285,20 +297,20 @@ def _present(module: AnsibleModule, run: Any) -> dict[str, Any]:
 
 
 def _subject(
-    module: AnsibleModule, host: prove.ProofHost, engines: on_host.ProofEngines
-) -> tuple[prove.ProofHost, prove.ProofSubject | None]:
+    module: AnsibleModule, host: prove_methods.ProofHost, engines: engines_on_host.ProofEngines
+) -> tuple[prove_methods.ProofHost, prove_methods.ProofSubject | None]:
     """Return the host with its methods, and what the containers must see. None means NVIDIA's GPUs."""
     if module.params["accelerator"] == NVIDIA:
         return host, None
     vendor = NeuronVendor(lambda: accelerators_gather.gather(dict, vendors=[NEURON]))
-    subject = chips.ProofChips(vendor, host.run_program)
+    subject = neuron_chips.ProofChips(vendor, host.run_program)
     return replace(host, offer=lambda client, units: engines.offer_chips(client, vendor, units)), subject
 
 
-def _engines(module: AnsibleModule, engines: on_host.ProofEngines) -> list[str]:
+def _engines(module: AnsibleModule, engines: engines_on_host.ProofEngines) -> list[str]:
     """Return the engines to prove. Docker has a containerd of its own, whose containers belong to Docker."""
     requested = module.params["engines"]
-    obstacles = {name: engines.obstacle(name) for name in requested or on_host.ENGINES}
+    obstacles = {name: engines.obstacle(name) for name in requested or engines_on_host.ENGINES}
     found = [name for name, obstacle in obstacles.items() if not obstacle]
     for name, obstacle in obstacles.items() if requested else ():
         if obstacle is None or (name == "containerd" and not engines.is_installed(name)):
@@ -313,12 +325,12 @@ def _engines(module: AnsibleModule, engines: on_host.ProofEngines) -> list[str]:
     return [name for name in found if requested or name != "containerd" or "docker" not in found]
 
 
-def _absent(module: AnsibleModule, engines: on_host.ProofEngines) -> dict[str, Any]:
-    if on_host.record_text() is None:
+def _absent(module: AnsibleModule, engines: engines_on_host.ProofEngines) -> dict[str, Any]:
+    if engines_on_host.record_text() is None:
         return {"changed": False}
     if not module.check_mode:
-        with on_host.locked():
-            obstacles = {name: engines.obstacle(name) for name in on_host.ENGINES}
+        with engines_on_host.locked():
+            obstacles = {name: engines.obstacle(name) for name in engines_on_host.ENGINES}
             users = _engines_of_record()
             for name, obstacle in obstacles.items():
                 if obstacle is not None and name in users and engines.is_installed(name):
@@ -334,8 +346,8 @@ def _absent(module: AnsibleModule, engines: on_host.ProofEngines) -> dict[str, A
 
 def _engines_of_record() -> list[str]:
     """Return the engines that may have the image of the last proof. A damaged record does not name them."""
-    last = record.read(on_host.record_text())
-    return [name for name in on_host.ENGINES if last is None or name in last.key]
+    last = last_proof_record.read(engines_on_host.record_text())
+    return [name for name in engines_on_host.ENGINES if last is None or name in last.key]
 
 
 def _image_left(engine: str, obstacle: str) -> str:

@@ -533,7 +533,7 @@ host:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import module_call as observe_call
 
 
 def main() -> None:

@@ -171,15 +171,19 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import call as accelerators_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import module_call as accelerators_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import VENDORS
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import files, node_host, node_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.record import WorkloadRecords
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import (
+    configuration_files,
+    node_files_on_host,
+    node_files_plan,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_drain_and_resume import SlurmError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import WorkloadError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_record import WorkloadRecords
 
 OPTIONS = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -206,29 +210,31 @@ def main() -> None:
     except (SlurmError, WorkloadError) as error:
         module.fail_json(msg=str(error))
     if module.params["gather"]:
-        found, notes = node_plan.health(host)
-        module.exit_json(findings=found, notes=notes, slurm_node=node_host.described(host.node), node=host.name)
+        found, notes = node_files_plan.health(host)
+        module.exit_json(
+            findings=found, notes=notes, slurm_node=node_files_on_host.described(host.node), node=host.name
+        )
     types = {str(model): str(kind) for model, kind in module.params["types"].items()}
-    wrong = [model for model, kind in types.items() if kind == "None" or not files.is_type(kind)]
+    wrong = [model for model, kind in types.items() if kind == "None" or not configuration_files.is_type(kind)]
     if wrong:
         module.fail_json(
             msg=f"types has no usable Slurm type for {', '.join(map(repr, wrong))}. A type has letters, digits, '_', "
             "'.' and '-', for example 'h100'."
         )
-    request = node_plan.SlurmRequest(
+    request = node_files_plan.SlurmRequest(
         present=module.params["state"] == "present",
         detect="off" if module.params["detect"] in ("off", "False", "false", "no") else module.params["detect"],
         types=types,
         constrain_devices=module.params["constrain_devices"],
     )
-    plan = node_plan.plan(host, request)
+    plan = node_files_plan.plan(host, request)
     problems += plan.problems
     if problems:
         module.fail_json(msg=" ".join(problems), problems=problems)
     for note in plan.notes:
         module.warn(note)
     if plan.writes and not module.check_mode:
-        node_host.write(plan, host)
+        node_files_on_host.write(plan, host)
     module.exit_json(
         changed=bool(plan.changes),
         changes=plan.changes,
@@ -241,14 +247,14 @@ def main() -> None:
         daemon_reload=plan.daemon_reload,
         skipped=plan.skipped,
         findings=plan.findings,
-        slurm_node=node_host.described(host.node),
+        slurm_node=node_files_on_host.described(host.node),
         is_registered=host.unanswered is None and (host.node is None or not host.node.is_silent),
         drain_owner=record.owner if record else None,
-        diff=node_host.diff(plan, host),
+        diff=node_files_on_host.diff(plan, host),
     )
 
 
-def _observe(module: AnsibleModule) -> tuple[node_plan.SlurmHost, list[str]]:
+def _observe(module: AnsibleModule) -> tuple[node_files_plan.SlurmHost, list[str]]:
     params = module.params
     devices, problems = [], []
     if params["state"] == "present":
@@ -261,10 +267,10 @@ def _observe(module: AnsibleModule) -> tuple[node_plan.SlurmHost, list[str]]:
         if result.get("failed"):
             module.fail_json(**result)
         devices = result["ansible_facts"]["accelerators"]
-        problems = node_host.not_ready(result["ansible_facts"]["accelerator_vendors"])
+        problems = node_files_on_host.not_ready(result["ansible_facts"]["accelerator_vendors"])
     # slurmd's own default: the host name without the domain.
     node = params["node"] or os.uname().nodename.partition(".")[0]
-    host = node_host.observe(
+    host = node_files_on_host.observe(
         runner(module), devices, node=node, directory=params["directory"].rstrip("/"), programs=params["programs"]
     )
     return host, problems

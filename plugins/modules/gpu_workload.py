@@ -369,13 +369,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.option_limits import LONGEST_DRAIN
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.client import KubernetesError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.kubectl_client import KubernetesError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapters
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_drain_and_resume import SlurmError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapter_list
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_options import OPTIONS, without_effect
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import WorkloadError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_verbs import WorkloadDrain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.options import OPTIONS, without_effect
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import WorkloadError
 
 
 def main() -> None:
@@ -429,9 +429,9 @@ def _requires(spec: dict) -> bool:
 
 def _result(module: AnsibleModule) -> dict:
     params = module.params
-    tools = adapters.WorkloadTools(runner(module), params["_nvml_binding_path"])
-    adapter = adapters.build(params["adapter"], params.get(params["adapter"]) or {}, tools)
-    records = adapters.records(params["adapter"], params.get(params["adapter"]) or {}, tools)
+    tools = adapter_list.WorkloadTools(runner(module), params["_nvml_binding_path"])
+    adapter = adapter_list.build(params["adapter"], params.get(params["adapter"]) or {}, tools)
+    records = adapter_list.records(params["adapter"], params.get(params["adapter"]) or {}, tools)
     drain = WorkloadDrain(adapter, records, params["owner"], check=module.check_mode)
     if params["verb"] == "begin":
         return drain.begin(params["reason"], params["timeout"])

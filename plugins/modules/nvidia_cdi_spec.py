@@ -210,7 +210,11 @@ maintained_by:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import apply, specification, staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import (
+    changes,
+    specification,
+    stale_driver_version,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
@@ -223,7 +227,7 @@ def main() -> None:
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "mode": {"type": "str", "choices": list(specification.CLASSES), "default": specification.GPU},
-            "vendor": {"type": "str", "default": staleness.VENDOR},
+            "vendor": {"type": "str", "default": stale_driver_version.VENDOR},
             "class": {"type": "str"},
             "device_names": {
                 "type": "list",
@@ -258,11 +262,11 @@ def main() -> None:
         )["facts"]
 
     try:
-        result = apply.apply_state(module.params, gather_facts, module.check_mode)
+        result = changes.apply_state(module.params, gather_facts, module.check_mode)
     except BindingMissing as error:
         module.fail_json(**error.result())
-    except apply.ERRORS as error:
-        module.fail_json(msg=apply.error_text(error, apply.path_of(module.params)))
+    except changes.ERRORS as error:
+        module.fail_json(msg=changes.error_text(error, changes.path_of(module.params)))
     for warning in result.pop("warnings"):
         module.warn(warning)
     module.exit_json(**result)

@@ -262,8 +262,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import option_limits as base_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import matrix
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import probe as cuda_probe
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import probe_matrix_speed
 
 MEMORY_MIB_MAX = 16384
 GPU = re.compile(r"(\d+|GPU-[0-9a-f]+[0-9a-f-]*|MIG-[0-9A-Za-z/-]+)", re.IGNORECASE)
@@ -282,13 +282,17 @@ def option_error(params: dict) -> str | None:
     if not 1 <= params["memory_mib"] <= MEMORY_MIB_MAX:
         return f"memory_mib={params['memory_mib']} is invalid. Use a value from 1 to {MEMORY_MIB_MAX}."
     size, repetitions = params["matrix_size"], params["matrix_repetitions"]
-    if size is not None and (not matrix.SIZE_MIN <= size <= matrix.SIZE_MAX or size % matrix.TILE):
+    if size is not None and (
+        not probe_matrix_speed.SIZE_MIN <= size <= probe_matrix_speed.SIZE_MAX or size % probe_matrix_speed.TILE
+    ):
         return (
-            f"matrix_size={size} is invalid. Use a multiple of {matrix.TILE} from {matrix.SIZE_MIN} to "
-            f"{matrix.SIZE_MAX}."
+            f"matrix_size={size} is invalid. Use a multiple of {probe_matrix_speed.TILE} from "
+            f"{probe_matrix_speed.SIZE_MIN} to {probe_matrix_speed.SIZE_MAX}."
         )
-    if not 1 <= repetitions <= matrix.REPETITIONS_MAX:
-        return f"matrix_repetitions={repetitions} is invalid. Use a value from 1 to {matrix.REPETITIONS_MAX}."
+    if not 1 <= repetitions <= probe_matrix_speed.REPETITIONS_MAX:
+        return (
+            f"matrix_repetitions={repetitions} is invalid. Use a value from 1 to {probe_matrix_speed.REPETITIONS_MAX}."
+        )
     return base_options.timeout_fault(params["timeout"]) or base_options.driver_root_fault(params["driver_root"])
 
 

@@ -76,8 +76,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import runner
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import volumes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import apply, observed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import named_volumes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import observed_leftovers, steps_on_host
 
 
 def main() -> None:
@@ -88,18 +88,20 @@ def main() -> None:
             "steps": {"type": "list", "elements": "dict", "default": []},
             "gather": {"type": "bool", "default": False},
             "docker_root": {"type": "path", "default": "/var/lib/docker"},
-            "docker_host": {"type": "str", "default": volumes.DOCKER_HOST},
+            "docker_host": {"type": "str", "default": named_volumes.DOCKER_HOST},
         },
         supports_check_mode=True,
     )
     if module.params["gather"]:
         if module.params["steps"]:
             module.fail_json(msg="gather=true cannot be combined with steps. Remove one of them.")
-        module.exit_json(traces=observed.read("/", module.params["docker_root"], runner(module)))
+        module.exit_json(traces=observed_leftovers.read("/", module.params["docker_root"], runner(module)))
     try:
-        docker = volumes.DockerClient(module.params["docker_host"])
-        done = apply.Migrator("/", docker, runner(module), check=module.check_mode).apply(module.params["steps"])
-    except (apply.MigrationError, volumes.EngineError) as error:
+        docker = named_volumes.DockerClient(module.params["docker_host"])
+        done = steps_on_host.Migrator("/", docker, runner(module), check=module.check_mode).apply(
+            module.params["steps"]
+        )
+    except (steps_on_host.MigrationError, named_volumes.EngineError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(done), done=done)
 

@@ -250,9 +250,9 @@ actions:
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import option_limits as base_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import volumes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import apply, driver_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_files as cdi_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import named_volumes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, volume_changes
 
 
 def main() -> None:
@@ -260,45 +260,45 @@ def main() -> None:
     pinned_environment.pin()
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["present", "absent"], "default": apply.DEFAULTS["state"]},
-            "path": {"type": "path", "aliases": ["driver_volume_path"], "default": apply.DEFAULTS["path"]},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": volume_changes.DEFAULTS["state"]},
+            "path": {"type": "path", "aliases": ["driver_volume_path"], "default": volume_changes.DEFAULTS["path"]},
             "engine": {
                 "type": "list",
                 "elements": "str",
                 "choices": ["auto", "docker", "podman", "none"],
-                "default": apply.DEFAULTS["engine"],
+                "default": volume_changes.DEFAULTS["engine"],
             },
             "expected_engines": {
                 "type": "list",
                 "elements": "str",
                 "choices": ["docker", "podman"],
-                "default": apply.DEFAULTS["expected_engines"],
+                "default": volume_changes.DEFAULTS["expected_engines"],
             },
-            "docker_host": {"type": "str", "default": apply.DEFAULTS["docker_host"]},
+            "docker_host": {"type": "str", "default": volume_changes.DEFAULTS["docker_host"]},
             "sets": {
                 "type": "list",
                 "elements": "str",
                 "choices": list(driver_files.SETS),
-                "default": apply.DEFAULTS["sets"],
+                "default": volume_changes.DEFAULTS["sets"],
             },
-            "driver_root": {"type": "path", "default": apply.DEFAULTS["driver_root"]},
-            "timeout": {"type": "float", "default": volumes.TIMEOUT},
+            "driver_root": {"type": "path", "default": volume_changes.DEFAULTS["driver_root"]},
+            "timeout": {"type": "float", "default": named_volumes.TIMEOUT},
             "driver_version": {"type": "str"},
-            "prune": {"type": "bool", "default": apply.DEFAULTS["prune"]},
-            "selinux_type": {"type": "str", "default": apply.DEFAULTS["selinux_type"]},
+            "prune": {"type": "bool", "default": volume_changes.DEFAULTS["prune"]},
+            "selinux_type": {"type": "str", "default": volume_changes.DEFAULTS["selinux_type"]},
         },
         supports_check_mode=True,
     )
     fault = base_options.timeout_fault(module.params["timeout"])
     if fault:
         module.fail_json(msg=fault)
-    podman = volumes.PodmanClient(module.run_command, module.get_bin_path("podman"))
+    podman = named_volumes.PodmanClient(module.run_command, module.get_bin_path("podman"))
     try:
-        docker = volumes.DockerClient(module.params["docker_host"], module.params["timeout"])
-        run = apply.VolumeRun(module.params, docker, podman, cdi_file.referring_to, check=module.check_mode)
+        docker = named_volumes.DockerClient(module.params["docker_host"], module.params["timeout"])
+        run = volume_changes.VolumeRun(module.params, docker, podman, cdi_file.referring_to, check=module.check_mode)
         result = run.apply_state()
-    except apply.ERRORS as error:
-        module.fail_json(msg=apply.error_text(error, module.params["path"]))
+    except volume_changes.ERRORS as error:
+        module.fail_json(msg=volume_changes.error_text(error, module.params["path"]))
     module.exit_json(**result)
 
 

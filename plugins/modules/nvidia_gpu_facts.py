@@ -1157,7 +1157,7 @@ nvml_binding_version:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
-from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import module_call as facts_call
 
 
 def main() -> None:
@@ -1165,9 +1165,9 @@ def main() -> None:
     module = AnsibleModule(argument_spec=facts_call.OPTIONS, supports_check_mode=True)
     result = facts_call.result(module.params, module.run_command)
     if result.get("nvml_binding_missing"):
-        from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import unbound  # noqa: PLC0415 (rarely needed)
+        from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import without_pynvml  # noqa: PLC0415 (rarely needed)
 
-        result = unbound.result(module.params, module.run_command, result)
+        result = without_pynvml.result(module.params, module.run_command, result)
         if result.get("nvml_binding_missing"):
             module.warn(result["ansible_facts"]["nvidia_gpu_state_reason"])
     if result.get("failed"):

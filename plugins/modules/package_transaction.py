@@ -471,8 +471,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     backend,
-    downloads,
     idle_commands,
+    stalled_downloads,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt import Apt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
@@ -480,19 +480,19 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zy
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     failure_report,
     foreign_dkms,
-    journal,
     package_selector,
+    record_journal,
     recorded_removal,
     transaction,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repositories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import repository_options as repositories
 
 BACKENDS = {"apt": Apt, "dnf": Dnf, "zypper": Zypper}
 ERRORS = (
     backend.ItemError,
     backend.PackageManagerError,
-    journal.JournalError,
+    record_journal.JournalError,
     package_selector.SelectorError,
     key_trust.KeyTrustError,
     repositories.RepositoryError,
@@ -571,8 +571,8 @@ def rehearsal(options: dict[str, Any], program: backend.Backend) -> list[dict[st
             transaction.TransactionRequest(
                 remove=tuple(one["remove"]), keep=tuple(package_selector.parse(text) for text in one["keep"])
             ),
-            journal.Journal(one["record"]),
-            tuple(journal.Journal(name) for name in one["together_with"]),
+            record_journal.Journal(one["record"]),
+            tuple(record_journal.Journal(name) for name in one["together_with"]),
         )
         for one in wanted
     ]
@@ -633,10 +633,10 @@ def warn(module: AnsibleModule, program: backend.Backend) -> None:
 def _run(module: AnsibleModule, manager: str) -> contextlib.AbstractContextManager[Run]:
     """Return what runs the programs of the package manager."""
     options = module.params
-    limits = downloads.DownloadLimits(options["download_timeout"], options["lock_timeout"], options["record"])
+    limits = stalled_downloads.DownloadLimits(options["download_timeout"], options["lock_timeout"], options["record"])
     # A simulation runs no scripts of packages.
     idle = () if module.check_mode else options["idle_commands"]
-    run = downloads.runner(module, manager, limits, reports=not module.check_mode)
+    run = stalled_downloads.runner(module, manager, limits, reports=not module.check_mode)
     return idle_commands.replaced(idle, run)
 
 
@@ -680,7 +680,7 @@ def argument_spec() -> dict:
 def act(
     wanted: transaction.TransactionRequest,
     program: backend.Backend,
-    record: journal.Journal,
+    record: record_journal.Journal,
     options: dict,
     *,
     check_mode: bool,
@@ -688,7 +688,7 @@ def act(
     """Install or remove."""
     if options["state"] == "present":
         return transaction.present(wanted, program, record, check_mode=check_mode)
-    beside = [journal.Journal(name) for name in options["together_with"]]
+    beside = [record_journal.Journal(name) for name in options["together_with"]]
     return recorded_removal.absent(wanted, program, record, check_mode=check_mode, together_with=beside)
 
 
@@ -716,7 +716,7 @@ def main() -> None:
             program = BACKENDS[manager](
                 stack.enter_context(_run(module, manager)), lock_timeout=options["lock_timeout"]
             )
-            record = journal.Journal(options["record"])
+            record = record_journal.Journal(options["record"])
             if question:
                 found = transaction.query(wanted, question, program, record, is_real=not module.check_mode)
                 warn(module, program)

@@ -28,7 +28,7 @@ from ansible import constants as C
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.output import host_file, progress_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output import progress_file, progress_text
 
 # Seconds between two reports, between two readings of a host, and between two looks at the clock.
 _REPORT, _READING, _TICK = 25.0, 10.0, 1.0
@@ -129,7 +129,7 @@ def _reader(action: ActionBase) -> Callable[[], str]:
     def read() -> str:
         # While the host reboots, it cannot be reached.
         with contextlib.suppress(Exception):
-            result = beside._low_level_execute_command(f"cat {host_file.PATH} 2>/dev/null")
+            result = beside._low_level_execute_command(f"cat {progress_file.PATH} 2>/dev/null")
             return str(result["stdout"]).strip() if result["rc"] == 0 else ""
         return ""
 

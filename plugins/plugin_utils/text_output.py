@@ -11,19 +11,19 @@ from typing import Any
 from ansible import constants as C
 from ansible.utils.display import Display
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.output import text_lines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output import fleet_lines
 
 _COLORS = {
-    text_lines.CONVERGED: C.COLOR_OK,
-    text_lines.CHANGES: C.COLOR_CHANGED,
-    text_lines.ERROR: C.COLOR_ERROR,
-    text_lines.UNREACHABLE: C.COLOR_UNREACHABLE,
+    fleet_lines.CONVERGED: C.COLOR_OK,
+    fleet_lines.CHANGES: C.COLOR_CHANGED,
+    fleet_lines.ERROR: C.COLOR_ERROR,
+    fleet_lines.UNREACHABLE: C.COLOR_UNREACHABLE,
 }
 # Callbacks whose output is data for programs, which text would make invalid.
 _DATA_CALLBACKS = ("json", "jsonl", "null")
 
 
-def show(lines: Sequence[text_lines.SiteLine]) -> dict[str, Any]:
+def show(lines: Sequence[fleet_lines.SiteLine]) -> dict[str, Any]:
     """Print the lines, and return the result of the task. With a callback whose output is data, print nothing."""
     if str(C.DEFAULT_STDOUT_CALLBACK).rpartition(".")[2] not in _DATA_CALLBACKS:
         for line in lines:

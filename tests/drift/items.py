@@ -21,11 +21,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_nam
     nvidia_group,
     with_nvidia_driver,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed_packages import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Values
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_of_all_parts as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_module_loading
 from ansible_collections.gpufleet.hosts.tests.drift.items import Item, UnknownKind
 
 # Changes an option in daemon.json like an administrator, or removes it: PATH OPTION changed|removed
@@ -118,13 +118,13 @@ def _service(item: Item, _host: Mapping[str, Any]) -> list[Case]:
 
 
 def _module(item: Item, host: Mapping[str, Any]) -> list[Case]:
-    loaded = module_loading.loaded_in_order(host)  # type: ignore[arg-type]
+    loaded = kernel_module_loading.loaded_in_order(host)  # type: ignore[arg-type]
     needed_by = {item.name, *host["module_users"].get(item.name, [])}
     unload = f"rmmod {' '.join(name for name in loaded if name in needed_by)}"
     if item.name != "nvidia":
         return [Case(item, "unloaded", unload, others=("module",))]
     # The daemon holds module nvidia, and stays stopped.
-    stop = [f"systemctl stop {unit}" for unit in module_loading.daemons(host)]  # type: ignore[arg-type]
+    stop = [f"systemctl stop {unit}" for unit in kernel_module_loading.daemons(host)]  # type: ignore[arg-type]
     return [Case(item, "unloaded", "\n".join([*stop, unload]), others=("module", "service"))]
 
 

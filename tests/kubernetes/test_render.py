@@ -13,7 +13,7 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import charts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import chart_releases
 from ansible_collections.gpufleet.hosts.tests.kubernetes.conftest import CACHE, CHARTS, ROOT
 
 _DATA = yaml.safe_load((ROOT / "roles/gpu_kubernetes_cluster/vars/main.yml").read_text(encoding="utf-8"))
@@ -22,7 +22,7 @@ NOTHING: dict[str, t.Any] = {"releases": [], "daemonsets": [], "device_classes":
 MIRROR = "registry.example.org/mirror"
 
 
-def plan(plugin: str, chart: dict[str, t.Any], **seen: t.Any) -> charts.ClusterPlan:
+def plan(plugin: str, chart: dict[str, t.Any], **seen: t.Any) -> chart_releases.ClusterPlan:
     request = {
         "state": "present",
         "plugins": [plugin],
@@ -34,7 +34,7 @@ def plan(plugin: str, chart: dict[str, t.Any], **seen: t.Any) -> charts.ClusterP
         "nvidia_sharing": "none",
         "nvidia_replicas": 1,
     }
-    return charts.plan(request, DATA, {**NOTHING, **seen})
+    return chart_releases.plan(request, DATA, {**NOTHING, **seen})
 
 
 def rendered(plugin: str, values: dict[str, t.Any] | None = None) -> list[dict[str, t.Any]]:

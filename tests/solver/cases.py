@@ -12,12 +12,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError, item
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import (
+    REMOVE,
+    SimulatedChange,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, transaction
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_of_all_parts as site_plan
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Archive, Package
 from ansible_collections.gpufleet.hosts.tests.solver import hosts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples

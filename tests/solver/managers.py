@@ -19,14 +19,14 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import repositories as observed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     apt,
-    apt_view,
+    apt_private_view,
     dnf,
-    installed,
-    simulation,
+    installed_packages,
+    simulated_changes,
     zypper,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import View
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import archives
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Archive, Package
 from ansible_collections.gpufleet.hosts.tests.solver import dnf_program
@@ -167,13 +167,13 @@ class Apt:
 
     def state(self, host: System) -> dict[str, Any]:
         """Return the installed packages as the collection observes them."""
-        return installed.read(
+        return installed_packages.read(
             str(self.root(host, host.repositories)), "apt", execute, declared.PLACES["package_patterns"]
         )
 
     def upgraded(
         self, system: list[Package], held: set[str], files: tuple[RepositoryFile, ...], repositories: tuple[str, ...]
-    ) -> dict[str, list[simulation.SimulatedChange]]:
+    ) -> dict[str, list[simulated_changes.SimulatedChange]]:
         """Return by command what the administrator's upgrades change, after the archive has moved on."""
         lists, root = self._future._fetched(repositories), self.place / "upgraded"
         shutil.rmtree(root, ignore_errors=True)
@@ -185,7 +185,7 @@ class Apt:
             rc, out, err = execute(["apt-get", *words])
             if rc:
                 raise SetupError(f"apt-get {command} fails: {out}{err}")
-            found[command] = simulation.apt(out)
+            found[command] = simulated_changes.apt(out)
         return found
 
 
@@ -209,7 +209,7 @@ class IndexedApt(apt.Apt):
 
     def view(self, directory: str, files: list[RepositoryFile]) -> View:
         """Create the view with the files of the transaction, for example pins."""
-        return apt_view.create(self._root, directory, files)
+        return apt_private_view.create(self._root, directory, files)
 
 
 @dataclasses.dataclass
@@ -328,7 +328,7 @@ class Rpm:
         """Return the installed packages as the collection observes them."""
         root = str(self.root(host, host.repositories))
         patterns = declared.PLACES["package_patterns"]
-        state = installed.read(root, self.name, self.runner(host, host.repositories), patterns)
+        state = installed_packages.read(root, self.name, self.runner(host, host.repositories), patterns)
         return {**state, "repositories": observed.rpm_repositories(root)}
 
 

@@ -13,17 +13,17 @@ import re
 import textwrap
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image as adoption_image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import allowed_on_image as adoption_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import instance_families
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import option_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import holds
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import hold_support
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_packages
 
 if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.image import Adoption
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.allowed_on_image import Adoption
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 ADOPTED, COMPLETED, LEFT_ALONE = "adopted", "completed", "left_alone"
@@ -41,7 +41,7 @@ _DETAILS = {
     "cdi_specification": ("nvidia_container_toolkit", re.compile(r"\bcdi\b|^reload systemd$", re.IGNORECASE)),
 }
 _NOT_SELECTED = "not selected by the tags"
-_NOT_HELD = f"not held: dnf has no {holds.VERSIONLOCK}"
+_NOT_HELD = f"not held: dnf has no {hold_support.VERSIONLOCK}"
 # Changes that keep the version of what is installed.
 _HOLD = re.compile(rf"hold |write {re.escape(owned.DRIVER_UNATTENDED_UPGRADES)}$")
 
@@ -225,7 +225,7 @@ def _entry(name: str, version: str | None, why_not: str, plan: AdoptionPart | No
 def _details(host: Host, adoption: Adoption, plans: t.Mapping[str, AdoptionPart]) -> list[AdoptionEntry]:
     """Return the entries of what a part configures: Docker's options, its runtime nvidia, the CDI specification."""
     has_docker = bool(host["engines"]["docker"]["package"])
-    runtimes = fields.runtimes(host["docker_daemon_json"].get("content"))
+    runtimes = option_fields.runtimes(host["docker_daemon_json"].get("content"))
     found = {
         "docker_options": owned.DAEMON_JSON if host["files"][owned.DAEMON_JSON]["exists"] else None,
         "docker_data_root": host["docker_data"]["root"] if has_docker else None,

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver import plan as vendor_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver.request import AmdDriverRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver.variables import AmdDriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import common_owns, vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import owned_by_all, vendor_differences
 
 
 def plan(context: Context, _parts: Mapping[str, Part]) -> Part:
     """Return the plan of the part, which is empty on hosts without AMD GPUs."""
     request = variable_fields.read(AmdDriverRequest, "amd_driver", context.values.get("amd_driver", {}))
-    result = vendor_plan.plan(context.host, vendors.AMD, request, context.accelerator_program)
+    result = vendor_plan.plan(context.host, vendor_differences.AMD, request, context.accelerator_program)
     return Part(
         plan=plain(result),
         acts=result.acts,
@@ -36,5 +36,5 @@ PART = Declaration(
     plan=plan,
     request=AmdDriverRequest,
     reports=True,
-    owns=common_owns.of("amd", packages=("rocm|amdgpu",)),
+    owns=owned_by_all.of("amd", packages=("rocm|amdgpu",)),
 )

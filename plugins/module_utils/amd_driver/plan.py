@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
-from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver.request import AmdDriverRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver.variables import AmdDriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     cdi_engine_check,
     cdi_units,
     group_members,
     shared_plan,
-    vendors,
+    vendor_differences,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendors import VendorDriver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendor_differences import VendorDriver
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -66,7 +66,7 @@ def plan(
     if request.source == "none":
         result.reason = f"{vendor.role}_source is none"
         return _finished(host, result)
-    devices, state = vendors.observed(host, vendor)
+    devices, state = vendor_differences.observed(host, vendor)
     if state["state"] == schema.NO_HARDWARE:
         result.reason = f"this host has no {vendor.title} for computing"
         return _finished(host, result)
@@ -89,7 +89,7 @@ def missing_firmware(log: Sequence[str]) -> list[str]:
 
 
 def _driver(host: Host, vendor: VendorDriver, request: AmdDriverRequest, result: VendorPlan) -> None:
-    devices, state = vendors.observed(host, vendor)
+    devices, state = vendor_differences.observed(host, vendor)
     group = host["accelerators"][vendor.name]
     record = group["record"]
     firmware = missing_firmware(record["log"])

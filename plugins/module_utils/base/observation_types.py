@@ -65,7 +65,7 @@ class AcceleratorModule(TypedDict):
 
 
 class AcceleratorRecord(TypedDict):
-    """What the observation recorded of a vendor's accelerators. accelerators/recorded.py reads the first four keys.
+    """What the observation recorded of a vendor's accelerators. accelerators/recorded_sysfs.py reads its first keys.
 
     `texts`, `refused`: the contents of files, and the error numbers of files that the kernel refused to read. `names`:
     existing paths. `nodes`: the device nodes. `blacklisted_by`: files of modprobe. `log`: failures in the kernel log.
@@ -316,7 +316,7 @@ class ObservedEngines(TypedDict):
 
 
 class EngineProcesses(TypedDict):
-    """Running containers by engine, and the IDs of users with a rootless Docker. engine/processes.py reads them."""
+    """Running containers by engine, and the IDs of users with a rootless Docker: engine/running_containers.py."""
 
     containers: dict[str, int]
     rootless_docker: list[int]

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.figures import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.median_and_outliers import (
     BenchmarkValueError,
     duration,
     speed_up,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import document
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_document
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import NEURON
 
 ALL = "all"
@@ -26,7 +26,7 @@ def names(device: Mapping[str, Any]) -> list[str]:
     stable_id = (device["stable_id"] or "").replace("/", "-")
     if device["vendor"] == NEURON and device["stable_id_kind"] == "pci_address":
         stable_id = ""  # Which chip has which address is not always known.
-    return found + ([stable_id] if document.DEVICE_NAME.fullmatch(stable_id) else [])
+    return found + ([stable_id] if specification_document.DEVICE_NAME.fullmatch(stable_id) else [])
 
 
 def gap(devices: Sequence[Mapping[str, Any]]) -> str | None:
@@ -41,14 +41,16 @@ def gap(devices: Sequence[Mapping[str, Any]]) -> str | None:
     return f"the devices {listed} are not consecutive, so the specification has no device named {ALL}."
 
 
-def build(devices: Sequence[Mapping[str, Any]], host: document.CdiHost) -> document.CdiResult:
+def build(
+    devices: Sequence[Mapping[str, Any]], host: specification_document.CdiHost
+) -> specification_document.CdiResult:
     """Build the document. A device that is lost or has a missing node is left out, with the reason."""
     made: list[dict] = []
     usable: list[Mapping[str, Any]] = []
     skipped: list[dict] = []
     all_nodes: dict[str, dict] = {}
     for device in devices:
-        nodes = [document.describe_node(node["path"], host) for node in device["nodes"] or ()]
+        nodes = [specification_document.describe_node(node["path"], host) for node in device["nodes"] or ()]
         reason = _obstacle(device, nodes)
         if reason:
             skipped.append({"device": device["stable_id"], "reason": reason})
@@ -56,14 +58,18 @@ def build(devices: Sequence[Mapping[str, Any]], host: document.CdiHost) -> docum
         usable.append(device)
         described = {node["path"]: node for node in nodes if node}
         all_nodes.update(described)
-        made += [document.describe_device(name, list(described.values()), host) for name in names(device)]
+        made += [specification_document.describe_device(name, list(described.values()), host) for name in names(device)]
     if not made:
         reasons = "; ".join(f"{item['device']}: {item['reason']}" for item in skipped)
-        raise document.CdiError(f"the specification would contain no device ({reasons or 'none is usable'})")
+        raise specification_document.CdiError(
+            f"the specification would contain no device ({reasons or 'none is usable'})"
+        )
     has_gap = gap(usable)
     if not has_gap:
-        made.append(document.describe_device(ALL, list(all_nodes.values()), host))
-    return document.CdiResult(document.assemble(made, {}, host), skipped, [has_gap] if has_gap else [])
+        made.append(specification_document.describe_device(ALL, list(all_nodes.values()), host))
+    return specification_document.CdiResult(
+        specification_document.assemble(made, {}, host), skipped, [has_gap] if has_gap else []
+    )
 
 
 def _obstacle(device: Mapping[str, Any], nodes: Sequence[dict | None]) -> str | None:

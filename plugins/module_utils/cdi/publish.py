@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import document, reader
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_document, specification_reader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_files as cdi_file
 
 # CDI allows a dot in a class only since version 0.6.0, which old engines cannot read.
 _KIND_PARTS = {
@@ -64,7 +64,7 @@ def check(place: CdiPlace) -> None:
 
 def apply(
     place: CdiPlace,
-    build: Callable[[], document.CdiResult] | None,
+    build: Callable[[], specification_document.CdiResult] | None,
     warn: Callable[[cdi_file.OtherSpec, str], str],
     check_mode: bool,
 ) -> dict[str, Any]:
@@ -120,8 +120,8 @@ def apply(
 def _refuse_other_kind(path: str, text: str, kind: str) -> None:
     """Raise FileError if this collection wrote a specification of another kind to the file at `path`."""
     try:
-        present = reader.load(text)["kind"] if cdi_file.is_managed(path) else kind
-    except reader.SpecError:
+        present = specification_reader.load(text)["kind"] if cdi_file.is_managed(path) else kind
+    except specification_reader.SpecError:
         return
     if present != kind:
         raise cdi_file.FileError(

@@ -10,9 +10,9 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman, StoppedDocker
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError, split_address
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import gpus_of_container
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Docker, Podman, StoppedDocker
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import EngineError, split_address
 
 _TLS_OPTIONS = ("tls", "validate_certs", "tls_verify")
 _TLS_VARIABLES = ("DOCKER_TLS", "DOCKER_TLS_VERIFY")
@@ -120,13 +120,15 @@ def containers_of_other_engine(
 
 def with_image_labels(engine: Docker | Podman, container: dict) -> dict:
     """Return the container with the labels of its image, if it needs them to tell its own labels."""
-    if inspection.are_labels_proven(container) or inspection.LABEL_EXCLUSIVE not in inspection.labels_of(container):
+    if gpus_of_container.are_labels_proven(
+        container
+    ) or gpus_of_container.LABEL_EXCLUSIVE not in gpus_of_container.labels_of(container):
         return container
     try:
         image = engine.image(str(container.get("Image") or ""))
     except EngineError:
         image = None
-    return {**container, inspection.IMAGE_LABELS: image.labels if image else {}}
+    return {**container, gpus_of_container.IMAGE_LABELS: image.labels if image else {}}
 
 
 def _has_container(engine: Docker | Podman, name: str) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import (
     Gpu,
     Inventory,
     Unit,
     parse_pci_address,
     same_pci_address,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import SelectionError
 
 # No UUID, index or address has more characters.
 _LONGEST = 100

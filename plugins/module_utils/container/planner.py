@@ -12,40 +12,43 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, inspection
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignment import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, gpus_of_container
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Inventory, Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_assignment import (
     Assignment,
     describe_unit,
     unit_indexes,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import ExistingContainer
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import (
     GpuUse,
     Holder,
     sharing_warnings,
     without_repetitions,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import NONE, Choice
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import (
     Conditions,
     Request,
     SelectionError,
     parse_request,
     required_readings,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import LIFETIME, Reservations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.result import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import NONE, Choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.plan_result import (
     build_plan,
     existence,
     unpulled_warning,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.scheduler_jobs import JobsUnknown
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.recreate_reasons import ExistingContainer
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import LIFETIME, Reservations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import describe_unusable, select_units
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import ContainerTask, ContainerVendor
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.slurm_jobs import JobsUnknown
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import (
+    ContainerTask,
+    ContainerVendor,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import (
     Docker,
     EngineState,
     Image,
@@ -165,7 +168,7 @@ class Planner:
         self._warnings.append(
             f"{self._engine.REASON}. The prediction only considers whether the container exists and runs."
         )
-        is_running = found is not None and inspection.is_running(found)
+        is_running = found is not None and gpus_of_container.is_running(found)
         before, after = existence(self._existing.summary(), found is not None, is_running, state)
         result = self._build_plan({}, Assignment(reason=self._engine.REASON), before, after)
         result.update(predicted=True, nothing_to_do=before == after)
@@ -314,7 +317,7 @@ class Planner:
             return []
 
     def _holder(self, container: Mapping[str, Any], state: EngineState) -> Holder:
-        return inspection.as_holder(container, state, self._accelerator.assigned_gpus(container, state).held)
+        return gpus_of_container.as_holder(container, state, self._accelerator.assigned_gpus(container, state).held)
 
     def _select(self, request: Request, use: GpuUse) -> list[Unit]:
         return select_units(

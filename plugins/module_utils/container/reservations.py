@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import Holder
 
 DIRECTORY = owned.RUNTIME_DIRECTORY
 # Seconds. Longer than an engine needs to replace a container, without the container's own stop timeout. Images are

@@ -10,16 +10,16 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import consecutive, sets
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder, holders_of
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.named_gpu import find_unit, refuse_lost
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import consecutive_devices, device_sets
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Inventory, Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_distance import Topology
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import Holder, holders_of
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import (
     Conditions,
     Request,
     SelectionError,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.topology import Topology
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.named_gpu import find_unit, refuse_lost
 
 # Above this number of possible sets, the search grows one set from each GPU instead of comparing all sets.
 _EXHAUSTIVE_LIMIT = 20000
@@ -50,17 +50,19 @@ def select_units(
         raise SelectionError("GPUs are requested, but the driver reports no GPU on this host.")
     accepted = _Filter(conditions, busy or {}, frozenset(current) if running else frozenset())
     if request.kind == "count":
-        sets.refuse_count(request.count, inventory)
+        device_sets.refuse_count(request.count, inventory)
         free, load = _free_units(request.count, inventory, accepted, holders, exclusive)
         if inventory.runs is not None:
-            return consecutive.choose(request.count, free, inventory.runs, current=frozenset(current), load=load)
-        candidates = sets.candidates(free, request.count, inventory)
+            return consecutive_devices.choose(
+                request.count, free, inventory.runs, current=frozenset(current), load=load
+            )
+        candidates = device_sets.candidates(free, request.count, inventory)
         return _best_set(free, request.count, frozenset(current), load, topology, allowed=candidates)
     units = _named_units(request, inventory, accepted) if request.selectors else _all_units(inventory, accepted)
-    sets.refuse_set(units, inventory)
+    device_sets.refuse_set(units, inventory)
     if exclusive:
         _refuse_held(units, holders)
-    consecutive.refuse_gaps(units, inventory, _not_blocked(inventory, holders, exclusive))
+    consecutive_devices.refuse_gaps(units, inventory, _not_blocked(inventory, holders, exclusive))
     return units
 
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Docker, Podman
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import EngineError
 
 # States of a container that was created and has never run.
 NEVER_STARTED = ("configured", "created", "initialized")

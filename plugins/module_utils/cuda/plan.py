@@ -12,14 +12,14 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compatibility
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.request import CudaRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import toolkit_compatibility
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.variables import CudaRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver, nvidia_group
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed_packages import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RoleTransaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
@@ -345,8 +345,10 @@ def _driver(result: CudaPlan, host: Host, request: CudaRequest, branches: dict[s
         )
     for toolkit in result.toolkits:
         version = toolkit.version
-        support = compatibility.driver_support(driver, version, branches) if driver and version else "fully"
-        unsupported = compatibility.unsupported_gpus(version, nvidia_group(host)["device_ids"]) if version else {}
+        support = toolkit_compatibility.driver_support(driver, version, branches) if driver and version else "fully"
+        unsupported = (
+            toolkit_compatibility.unsupported_gpus(version, nvidia_group(host)["device_ids"]) if version else {}
+        )
         # CUDA uses the fastest GPU, which may be an unsupported one.
         runs = run and (not unsupported or request.verify == "run")
         toolkit.verify, toolkit.run = request.verify != "none", runs
@@ -364,7 +366,7 @@ def _driver(result: CudaPlan, host: Host, request: CudaRequest, branches: dict[s
         if support == "no":
             text = (
                 f"Driver {driver} does not support CUDA {version}, which requires driver "
-                f"{compatibility.first_branch(version)} or newer"
+                f"{toolkit_compatibility.first_branch(version)} or newer"
             )
             if only_compiles:
                 result.warnings.append(f"{text}.")

@@ -7,7 +7,8 @@ A driver that hangs or crashes ends the child process only. The failure is repor
 
 The probe also runs without Ansible, for example in a container. Add the directory that contains `ansible_collections`
 to PYTHONPATH and run `python3 -m ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.probe`, which prints
-the result as JSON. For this reason, this file, gpu_check.py, matrix.py and libcuda.py import the standard library only.
+the result as JSON. For this reason, this file, probe_gpu_checks.py, probe_matrix_speed.py and libcuda.py import the
+standard library only.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.gpu_check import check, empty_result
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.libcuda import LIBRARY, Cuda, ProbeError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.probe_gpu_checks import check, empty_result
 
 
 class ProbeRequest(NamedTuple):

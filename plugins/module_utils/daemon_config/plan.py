@@ -8,26 +8,26 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import managed_keys
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
-    DaemonConfigError,
-    dump,
-    parse,
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.docker_options import (
+    config_problems,
+    merge_policy,
+    restart_required,
+    value_problems,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.dockerd_flags import (
     DEFAULT_UNIT,
     Flag,
     conflicts,
     runtimes,
     without_options_set_by_flags,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked, masked_tree
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import (
-    config_problems,
-    merge_policy,
-    restart_required,
-    value_problems,
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import (
+    DaemonConfigError,
+    dump,
+    parse,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.record import State
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.secret_masking import masked, masked_tree
 
 
 class DaemonPlan(t.NamedTuple):

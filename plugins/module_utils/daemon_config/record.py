@@ -12,14 +12,14 @@ from urllib.parse import quote
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import managed_keys
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DaemonConfigError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import DaemonConfigError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import (
     ABSENT,
     Leaf,
     ManagedEntry,
     ManagedRecord,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.secret_masking import (
     masked,
     masked_file,
     masked_tree,

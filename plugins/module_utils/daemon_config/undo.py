@@ -9,13 +9,13 @@ import json
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import managed_keys
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.docker_options import merge_policy
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import (
     DaemonConfigError,
     dump,
     parse,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import ABSENT, ManagedRecord
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import merge_policy
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.record import State, dump_state, load_state
 
 

@@ -13,22 +13,24 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric, kernel_packages
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric_manager, kernel_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import (
     Case,
     DriverTodo,
     Refused,
     Resolution,
     named,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed as packages_installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
+    installed_packages as packages_installed,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -81,7 +83,7 @@ def adopt(case: Case) -> Case:
             f"{_REPLACE}."
         )
     _first, limits = driver_branch.limits_of(case, branch, version)
-    case = fabric.adopt(case.but(*limits))
+    case = fabric_manager.adopt(case.but(*limits))
     return case.but(*_ignored_settings(case), *_kernel_without_module(case, version))
 
 
@@ -133,7 +135,7 @@ def _ignored_settings(case: Case) -> list[str]:
     request, host = case.request, case.host
     components = [name for name in request.components if name != "compute" and not _has_component(case, name)]
     extra = [name for name in request.extra_packages if not packages_installed.is_installed(host, name)]
-    has_fabric_manager = request.fabric_manager != "enabled" or fabric.UNIT in case.result.services
+    has_fabric_manager = request.fabric_manager != "enabled" or fabric_manager.UNIT in case.result.services
     # IMEX does not have to run: its nodes are the user's to configure.
     has_imex = request.imex is not True or _state(host, "nvidia-imex.service").get("load_state") == "loaded"
     ignored = {

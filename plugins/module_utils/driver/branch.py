@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source_change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source_change_advice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, Window
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import Case, Refused, Window
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations as hardware_generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.nvidia_generations import Generation
 
@@ -126,7 +126,7 @@ def choose_branch(case: Case, data: dict, is_installed: bool) -> BranchChoice:
     if data.get("fixed") and requested not in data["branches"] and not case.request.version:
         raise Refused(
             f"{_setting(case.request)}, but source {case.result.source} provides only "
-            f"{', '.join(data['branches'])}. Request that branch or {source_change.advice(case.result)}."
+            f"{', '.join(data['branches'])}. Request that branch or {source_change_advice.advice(case.result)}."
         )
     _check_provided(case, data, requested)
     last = _last_proprietary(data)
@@ -162,13 +162,13 @@ def _check_provided(case: Case, data: dict, branch: str) -> None:
         raise Refused(
             f"{_setting(case.request)}, but the packages of branch {branch} of source {source} are transitional: they "
             f"install branch {successor}. Request branch {successor} or "
-            f"{source_change.advice(case.result)}."
+            f"{source_change_advice.advice(case.result)}."
         )
     oldest = data.get("oldest_branch")
     if oldest and int(branch) < int(oldest):
         raise Refused(
             f"{_setting(case.request)}, but the oldest branch of source {source} on this platform is {oldest}. "
-            f"Request branch {oldest} or newer, or {source_change.advice(case.result)}."
+            f"Request branch {oldest} or newer, or {source_change_advice.advice(case.result)}."
         )
 
 
@@ -267,7 +267,7 @@ def _range(window: Window) -> str:
 
 def _no_branch(case: Case, data: dict) -> str:
     window, source, minimum = case.window, case.result.source, case.request.minimum_version
-    branches, other = ", ".join(data["branches"]), source_change.advice(case.result)
+    branches, other = ", ".join(data["branches"]), source_change_advice.advice(case.result)
     if minimum and window.last is not None and int(_branch_of(minimum)) > window.last:
         return (
             f"nvidia_driver_minimum_version is {minimum}, but {window.last_gpu} needs branch {window.last} or older. "

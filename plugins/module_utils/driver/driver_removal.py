@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files, module_loading, runfile
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files, kernel_module_loading, runfile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.lxc_guest import VARIANT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
@@ -151,19 +151,19 @@ def _uninstaller(host: Host, source: str | None) -> list[str]:
 
 def _plan_unload(host: Host, result: dict) -> None:
     """Plan to unload the modules. Refuse while anything uses them."""
-    users = module_loading.gpu_users(host)
+    users = kernel_module_loading.gpu_users(host)
     if users:
         result["errors"].append(
             f"The driver cannot be removed: it is in use by {', '.join(users)}. Nothing was changed. Stop the "
             "processes first."
         )
         return
-    modules = module_loading.dependent_modules(host)
+    modules = kernel_module_loading.dependent_modules(host)
     if modules:
         result["errors"].append(
             f"The driver cannot be removed: its modules are in use by {', '.join(modules)}. Nothing was changed. "
             "Unload these modules first."
         )
         return
-    result["unload"] = module_loading.loaded_in_order(host)
-    result["services"] = module_loading.daemons(host)
+    result["unload"] = kernel_module_loading.loaded_in_order(host)
+    result["services"] = kernel_module_loading.daemons(host)

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric, kernel_packages, source_change
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
+    fabric_manager,
+    kernel_packages,
+    source_change_advice,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import (
     Case,
     NoVersion,
     Refused,
@@ -21,7 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver, nvidia_group
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed_packages import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
 
 if TYPE_CHECKING:
@@ -60,7 +64,7 @@ def choose(case: Case, data: dict) -> Case:
     # The repositories may lack an optional package. The role plans again after the installation.
     with_service = [rule for rule in chosen if rule.get("service")]
     units = [rule["service"] for rule in with_service if not rule["optional"] or is_installed(case.host, rule["name"])]
-    services, not_started = fabric.services(case, units)
+    services, not_started = fabric_manager.services(case, units)
     components = [{"name": item} if isinstance(item, str) else item for item in data.get("components", [])]
     case = case.but(
         *not_started,
@@ -284,7 +288,7 @@ def is_recent(version: str | None, minimum: str) -> bool:
 def missing_companions(case: Case, data: dict) -> list[str]:
     """Name the software that the host needs in addition to the driver and that a source lacks."""
     available = _available(data)
-    return [_COMPANIONS[name] for name in fabric.needs(case) if name not in available]
+    return [_COMPANIONS[name] for name in fabric_manager.needs(case) if name not in available]
 
 
 def _available(data: dict) -> set[str]:
@@ -293,11 +297,11 @@ def _available(data: dict) -> set[str]:
 
 def _features(case: Case, data: dict) -> tuple[list[str], list[str]]:
     """Return the companions that the host needs and the source has, and why. Refuse if it lacks a requested one."""
-    available, source, needs = _available(data), case.result.source, fabric.needs(case)
-    found = fabric.missing_switches(case)
+    available, source, needs = _available(data), case.result.source, fabric_manager.needs(case)
+    found = fabric_manager.missing_switches(case)
     count = len(nvidia_group(case.host)["nvswitches"] or nvidia_group(case.host)["nvlink5_switches"])
     why = f"this host has {count} NVSwitch{'es' if count != 1 else ''}" if count else "requested"
-    multi_node = fabric.gpus_with(case, nvidia_generations.spans_machines)
+    multi_node = fabric_manager.gpus_with(case, nvidia_generations.spans_machines)
     if "imex" in needs and "imex" in available:
         why_imex = f"{multi_node} share NVLink across machines" if multi_node else "requested"
         found.append(f"IMEX: {why_imex}")
@@ -309,14 +313,14 @@ def _features(case: Case, data: dict) -> tuple[list[str], list[str]]:
     elif "imex" in needs:
         raise Refused(
             f"nvidia_driver_imex is true, but source {source} has no package for it. "
-            f"{capitalized(source_change.advice(case.result, 'nvidia'))}."
+            f"{capitalized(source_change_advice.advice(case.result, 'nvidia'))}."
         )
     if "fabric" in needs and "fabric" in available:
         found.append(f"fabric manager: {why}")
     elif "fabric" in needs and case.request.fabric_manager == "enabled":
         raise Refused(
             f"nvidia_driver_fabric_manager is enabled, but source {source} has no fabric manager. "
-            f"{capitalized(source_change.advice(case.result, 'nvidia'))}."
+            f"{capitalized(source_change_advice.advice(case.result, 'nvidia'))}."
         )
     elif "fabric" in needs:
         found.append(

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import dkms as driver_dkms
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import dkms_commands as driver_dkms
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_packages as driver_kernel_packages
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice, runfile, source_change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice, runfile, source_change_advice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import (
     DriverTodo,
     NoModule,
     NoVersion,
     Offers,
     Resolution,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import DriverRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed_packages import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -90,7 +90,9 @@ def _plan_stream(host: Host, result: Resolution, todo: DriverTodo, streams: dict
     if host["module_streams"].get(module) != stream:
         todo.transaction.module_streams = [result.stream]
         if streams is not None and result.repository:
-            driver_version.check_stream(result.stream, streams, result.repository["url"], source_change.advice(result))
+            driver_version.check_stream(
+                result.stream, streams, result.repository["url"], source_change_advice.advice(result)
+            )
     # Alternative branches are in other streams of the module.
     if todo.transaction.module_streams or result.alternative_branches:
         todo.query_streams = [module]
@@ -316,8 +318,8 @@ def _check_build(request: DriverRequest, result: Resolution, todo: DriverTodo, v
     other = "set nvidia_driver_flavor to auto, " if request.flavor == limit["flavor"] else ""
     raise NoVersion(
         f"The {limit['flavor']} kernel modules of driver {version} do not build: {limit['reason']}, and this host "
-        f"has {', '.join(limit['kernels'])}. {capitalized(source_change.advice(result, 'nvidia'))}, {other}or boot an "
-        "older kernel."
+        f"has {', '.join(limit['kernels'])}. {capitalized(source_change_advice.advice(result, 'nvidia'))}, {other}or "
+        "boot an older kernel."
     )
 
 

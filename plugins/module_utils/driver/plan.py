@@ -20,18 +20,17 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     adoption,
     config_files,
+    kernel_module_loading,
     kernel_packages,
-    module_loading,
+    lxc_guest_driver,
     package_plan,
     resolver,
     runfile,
-    system_container,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import variables as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import (
     DriverPlan,
     DriverTodo,
     NoModule,
@@ -39,8 +38,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
     Offers,
     Resolution,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
@@ -72,8 +72,8 @@ def plan(
         # Also on hosts without a GPU, so that errors show before the first change on any host.
         return DriverPlan(errors=[str(error)])
     result = resolver.resolve(host, request, platform, rejected_sources=rejected_sources)
-    if system_container.is_guest(host):
-        request, platform = system_container.pinned(host, request), system_container.user_space(platform)
+    if lxc_guest_driver.is_guest(host):
+        request, platform = lxc_guest_driver.pinned(host, request), lxc_guest_driver.user_space(platform)
     offers = None
     if available is not None:
         offers = Offers(package_plan.with_versions(host, available), streams, dependencies or {})
@@ -150,7 +150,7 @@ def _plan_todo(
         result = adoption.hold(host, request, result, todo, platform)
     todo.services = [unit for unit in result.services if not adoption.is_running(host, unit)]
     result = config_files.plan(host, request, result, todo)
-    todo.keep = system_container.KEEP if system_container.is_guest(host) else []
+    todo.keep = lxc_guest_driver.KEEP if lxc_guest_driver.is_guest(host) else []
     if request.activate:
         todo.modules = _modules(host, result, todo)
     todo.unfinished = _is_unfinished(host, result)
@@ -338,7 +338,7 @@ def _query_alternatives(
 
 
 def _modules(host: Host, result: Resolution, todo: DriverTodo) -> dict:
-    modules = module_loading.modules(host, bool(todo.transaction.install or todo.build or todo.runfile))
+    modules = kernel_module_loading.modules(host, bool(todo.transaction.install or todo.build or todo.runfile))
     others = [name for name in result.modules if name not in host["modules_loaded"]]
     if others and (modules["load"] or nvidia_driver(host)["loaded"]):
         modules["load"] = [*others, *modules["load"]]

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     adoption,
-    module_choice,
+    kernel_module_choice,
+    lxc_guest_driver,
     package_choice,
-    source_change,
-    system_container,
+    source_change_advice,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, Resolution
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import Case, Refused, Resolution
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations as hardware_generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver, nvidia_group
 
@@ -48,8 +48,8 @@ def resolve(
         return _keep_driver_of_system(host, request, result)
     if not ids:
         return _need_no_driver(host, request, result)
-    if system_container.is_guest(host):
-        return _last(system_container.resolve(host, request, platform, result), result)
+    if lxc_guest_driver.is_guest(host):
+        return _last(lxc_guest_driver.resolve(host, request, platform, result), result)
     generations = {device: hardware_generations.of(device) for device in ids}
     return _last(
         _resolve(Case(host, request, platform, generations, driver_branch.window(generations), result)), result
@@ -211,11 +211,11 @@ def _resolve(case: Case) -> Iterator[Case]:
         return
     data = driver_source.runfile_data(case) if source == "runfile" else driver_source.data_of(case, source)
     is_installed = installed == source
-    flavor, reason = module_choice.flavor(case, data, is_installed)
-    limit = module_choice.build_limit(case.host, data, flavor)
+    flavor, reason = kernel_module_choice.flavor(case, data, is_installed)
+    limit = kernel_module_choice.build_limit(case.host, data, flavor)
     case = case.but(f"{flavor} kernel modules: {reason}", flavor=flavor, build_limit=limit)
     case = case.but(
-        other_sources=driver_source.others(case, source), removal=source_change.removal(case.host, installed)
+        other_sources=driver_source.others(case, source), removal=source_change_advice.removal(case.host, installed)
     )
     yield case
     choice = driver_branch.choose_branch(case, data, is_installed)
@@ -232,9 +232,9 @@ def _resolve(case: Case) -> Iterator[Case]:
     if source == "runfile":
         case = case.but(module_build="dkms", version=case.request.version)
     else:
-        build, why = module_choice.build(case, data)
+        build, why = kernel_module_choice.build(case, data)
         case = case.but(*why, module_build=build)
     yield case
     case = package_choice.choose(case, data)
     yield case
-    yield case.but(*module_choice.check_secure_boot(case, data))
+    yield case.but(*kernel_module_choice.check_secure_boot(case, data))

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverTodo, NoVersion, Resolution
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_module_loading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import (
+    DriverTodo,
+    NoVersion,
+    Resolution,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed_packages import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import proxy_and_logins as repository_access
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -111,8 +115,8 @@ def options(host: Host, version: str, flavor: str, has_dkms: bool) -> list[str]:
 
 
 def _check_not_in_use(host: Host, version: str) -> None:
-    daemons = module_loading.holding_daemons(host)
-    users = [*module_loading.gpu_users(host), *module_loading.dependent_modules(host), *daemons]
+    daemons = kernel_module_loading.holding_daemons(host)
+    users = [*kernel_module_loading.gpu_users(host), *kernel_module_loading.dependent_modules(host), *daemons]
     if users:
         stop = f" ('systemctl stop {' '.join(daemons)}')" if daemons else ""
         raise NoVersion(

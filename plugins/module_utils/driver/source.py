@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
-    module_choice,
+    kernel_module_choice,
     package_choice,
     runfile,
-    source_change,
+    source_change_advice,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, origin
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import driver_package_origin, nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -148,8 +148,8 @@ def _first_suitable(case: Case, reasons: list[str]) -> tuple[str, list[str]]:
     vendor = case.platform["sources"].get("distribution", {}).get("vendor")
     if (
         vendor
-        and module_choice.needs_signed(case)
-        and module_choice.has_signed(case, case.platform["sources"]["distribution"])
+        and kernel_module_choice.needs_signed(case)
+        and kernel_module_choice.has_signed(case, case.platform["sources"]["distribution"])
     ):
         order = ["distribution", *order]
     for source in order:
@@ -166,7 +166,7 @@ def _first_suitable(case: Case, reasons: list[str]) -> tuple[str, list[str]]:
 
 def _change(case: Case, installed: str, requested: str) -> str:
     """Return how to change from the installed source to the requested one, and how to keep the installed driver."""
-    removal = capitalized(source_change.removal(case.host, installed))
+    removal = capitalized(source_change_advice.removal(case.host, installed))
     again = "set nvidia_driver_state to present" if removal.endswith("absent") else "run this role again"
     way = f"{removal}, then {again} with nvidia_driver_source {requested}"
     if installed == "runfile":
@@ -200,7 +200,7 @@ def _why_kept(case: Case, installed: str) -> str:
         found = _with_origins(case, marked)
         if not origins:
             return f"the origin of the installed driver packages is unknown ({found}); the role keeps this driver"
-        if origin.DISTRIBUTION in origins:
+        if driver_package_origin.DISTRIBUTION in origins:
             return (
                 f"the installed driver packages ({found}) are not the ones that source distribution installs; the role "
                 "keeps this driver"
@@ -261,7 +261,7 @@ def _unknown_origin(case: Case, requested: str) -> str:
 def _obstacle(case: Case, data: dict) -> str | None:
     """Return why a source does not support the host's hardware or the request, or None if it does."""
     needs_open = any(not generation.proprietary_modules for generation in case.generations.values())
-    limit = module_choice.build_limit(case.host, data, "open")
+    limit = kernel_module_choice.build_limit(case.host, data, "open")
     if limit and (needs_open or case.request.flavor == "open"):
         return (
             f"this host needs the open kernel modules, but {limit['reason']}, and its kernels are "

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source_change
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source_change_advice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import (
     UPGRADE_KERNEL,
     NoModule,
     NoVersion,
     Resolution,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def choose_version(available: dict, lockstep: list[str], search: Search, install
     if absent:
         remedy = _alternatives(_other_drivers(available, search), search)
         if not search.has_dkms:
-            nvidia = source_change.advice(search.result, "nvidia")
+            nvidia = source_change_advice.advice(search.result, "nvidia")
             remedy = (
                 f"Enable a repository that has them, or {nvidia}, whose modules need an enrolled key with Secure Boot."
             )
@@ -160,7 +160,7 @@ def _has_module(version: str, search: Search) -> bool:
 def _requested(search: Search) -> str:
     request, node = search.request, search.result.node_version
     if node:
-        return source_change.needed_by_guest(node)
+        return source_change_advice.needed_by_guest(node)
     names = ("version",) if request.version else ("branch", "minimum_version")
     parts = [f"nvidia_driver_{name} is {getattr(request, name)}" for name in names if getattr(request, name)]
     chosen = " and ".join(parts) or f"Branch {search.branch} was chosen"
@@ -188,11 +188,11 @@ def _other_drivers(available: dict, search: Search) -> set[str]:
 def _alternatives(versions: set[str], search: Search) -> str:
     if search.result.node_version:
         found = f"Available drivers: {', '.join(sorted(versions, key=natural_key))}. " if versions else ""
-        return f"{found}{source_change.advice_for_guest(search.result.node_version)}"
+        return f"{found}{source_change_advice.advice_for_guest(search.result.node_version)}"
     if not versions:
-        return f"{capitalized(source_change.advice(search.result))}, or check that {search.remedy}."
+        return f"{capitalized(source_change_advice.advice(search.result))}, or check that {search.remedy}."
     available = ", ".join(sorted(versions, key=natural_key))
-    other = source_change.advice(search.result, *search.result.other_sources)
+    other = source_change_advice.advice(search.result, *search.result.other_sources)
     return f"Available drivers: {available}. Request one of them or {other}."
 
 

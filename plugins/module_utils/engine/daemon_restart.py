@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.coexistence 
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import EngineRequest
 
 
 @dataclasses.dataclass

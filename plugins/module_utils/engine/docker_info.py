@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import option_fields
 
 
 class DockerInfo(t.NamedTuple):
@@ -39,7 +39,7 @@ def read_info(answer: dict[str, t.Any]) -> DockerInfo:
     security = _texts(answer, "SecurityOptions")
     return DockerInfo(
         server_version=answer.get("ServerVersion"),
-        runtimes={name: fields.program(runtime) or "" for name, runtime in _mapping(answer, "Runtimes").items()},
+        runtimes={name: option_fields.program(runtime) or "" for name, runtime in _mapping(answer, "Runtimes").items()},
         default_runtime=answer.get("DefaultRuntime"),
         live_restore=answer.get("LiveRestoreEnabled"),
         cgroup_driver=answer.get("CgroupDriver"),

@@ -9,12 +9,12 @@ import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, own_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, role_file_paths
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import EngineRequest
 
 BASE = "https://download.docker.com/linux"
 # The components of the repository. The name docker alone may also be that of a server with mirrors of distributions.
@@ -31,7 +31,7 @@ def define(host: Host, data: dict[str, t.Any], request: EngineRequest) -> dict[s
     base = f"{(request.mirror or BASE).rstrip('/')}/{folder}"
     suite = data.get("suite")
     url = base if suite else f"{base}/{data['release']}/{host['os']['arch']}/stable"
-    return own_repository.definition(
+    return role_repository.definition(
         request,
         name=owned.DOCKER_REPOSITORY_ID,
         description="Docker",
@@ -53,11 +53,11 @@ def others(host: Host, data: dict[str, t.Any]) -> list[str]:
         entries = [entry for entry in host["apt"]["sources"] if entry["enabled"] and _is_apt_entry(entry, data)]
     else:
         path = re.compile(rf"docker.*/{data['release']}/{host['os']['arch']}/stable/*$", re.IGNORECASE)
-        urls = [(entry, own_repository.resolved(entry, host)) for entry in host["repositories"] if entry["enabled"]]
+        urls = [(entry, role_repository.resolved(entry, host)) for entry in host["repositories"] if entry["enabled"]]
         # Docker no longer updates the folder centos of a release that it builds only for another folder.
         is_frozen = "centos" not in data.get("folders", {})
         entries = [entry for entry, url in urls if path.search(url) and not (is_frozen and "/centos/" in url)]
-    own = [owned.repository_entry(owned.DOCKER_REPOSITORY_ID, manager) for manager in own_files.MANAGERS]
+    own = [owned.repository_entry(owned.DOCKER_REPOSITORY_ID, manager) for manager in role_file_paths.MANAGERS]
     return sorted({entry["file"] for entry in entries if entry["file"] not in own})
 
 
@@ -73,4 +73,4 @@ def _is_apt_entry(entry: dict[str, t.Any], data: dict[str, t.Any]) -> bool:
 
 def is_ours(host: Host) -> bool:
     """Return whether the role's own entry exists."""
-    return own_repository.is_present(host, owned.DOCKER_REPOSITORY_ID)
+    return role_repository.is_present(host, owned.DOCKER_REPOSITORY_ID)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import plain_version, version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import plain_version, version_key
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host

@@ -14,17 +14,17 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
     daemon_restart,
     docker_repository,
-    kernel_modules,
+    network_kernel_modules,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import (
     FIRST_DOCKER_WITH_CDI,
     plain_version,
     version_key,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import EngineRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_group
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed_packages import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RolePackages, RoleTransaction
 
@@ -455,7 +455,7 @@ def _kernel_modules(case: _Case, result: RolePackages, work: RoleTransaction) ->
     """Plan the packages of the kernel modules that dockerd needs, and the query of them."""
     rules = (case.engine.get(result.source or "") or {}).get("kernel_modules", ())
     options = {**(case.host["docker_daemon_json"].get("content") or {}), **case.request.docker_options}
-    for package in kernel_modules.missing(case.host, rules, options):
+    for package in network_kernel_modules.missing(case.host, rules, options):
         available = (case.versions or {}).get(package.name)
         if available is None:
             result.query = result.query or {"query": [], "repositories": work.repositories}
@@ -464,7 +464,7 @@ def _kernel_modules(case: _Case, result: RolePackages, work: RoleTransaction) ->
             work.install.append(package.item)
             continue
         is_fatal = result.installs and package.kernel == case.host["kernel"]["next_boot"]
-        text = kernel_modules.unavailable(case.host, package, is_fatal=is_fatal)
+        text = network_kernel_modules.unavailable(case.host, package, is_fatal=is_fatal)
         (result.problems if is_fatal else result.reasons).append(text)
 
 

@@ -10,39 +10,39 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import digests, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import password_digests, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
-    DEFAULT_PATH,
-    DaemonConfigError,
-    parse,
-)
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import (
-    Flag,
-    of_command,
-    without_options_set_by_flags,
-)
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_tree
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.docker_options import (
     NEWEST_KNOWN,
     RELOADABLE,
     unknown_options,
     value_problems,
     version_problems,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.dockerd_flags import (
+    Flag,
+    of_command,
+    without_options_set_by_flags,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import (
+    DEFAULT_PATH,
+    DaemonConfigError,
+    parse,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.secret_masking import masked_tree
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
     daemon_restart,
-    disruptions,
-    docker_data,
+    docker_data_directory,
     docker_group,
+    docker_group_users,
     image_store,
     package_plan,
-    users,
+    restart_disruptions,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import plain_version, version_key
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import plain_version, version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import EngineRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RolePackages, RoleTransaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
@@ -131,18 +131,18 @@ def plan(
         result.packages = packages.transaction.install
         result.query = packages.query
         result.changes_engine = packages.installs or packages.moves
-        result.has_secrets = own_repository.has_password(packages.transaction.repositories)
+        result.has_secrets = role_repository.has_password(packages.transaction.repositories)
     command = (sources.get(result.source or "") or {}).get("command", "")
     restarts: list[Disruption] = []
     if result.changes_engine and result.is_installed:
         new = plain_version(result.version) or "another version"
         reason = f"{request.name} {plain_version(found.version)} is changed to {new}"
-        restarts = disruptions.of_packages(host, request.name, unit, reason)
+        restarts = restart_disruptions.of_packages(host, request.name, unit, reason)
     config, notes = _config(result, host, request, service, command) if request.name == "docker" else ([], [])
     if unit and host["services"]:
         result.service = _service(unit, host["services"])
     result.config_needed = bool(config)
-    members = users.plan(
+    members = docker_group_users.plan(
         host, request, installs=packages.installs or not result.is_installed, is_active=_is_active(service)
     )
     result.users, result.recorded_users = members.add, members.record
@@ -266,7 +266,7 @@ def _config(
         result.problems.append(str(error))
         return [], notes
     before = parse(file["content"], DEFAULT_PATH) if file["exists"] else {}
-    hidden = docker_data.hidden(host, before, change.config)
+    hidden = docker_data_directory.hidden(host, before, change.config)
     lost = _lost_data(result, host, before, change.config, hidden)
     if lost:
         result.problems.append(lost)
@@ -278,7 +278,7 @@ def _config(
     changed = sorted({*change.changed_keys, *names})
     if changed:
         keys = sorted({*change.restart_keys, *(name for name in names if name.partition(".")[0] not in RELOADABLE)})
-        restarts = disruptions.of_options(host, keys, change.config, request.restart_policy)
+        restarts = restart_disruptions.of_options(host, keys, change.config, request.restart_policy)
         text = f"change {', '.join(changed)} in {DEFAULT_PATH}"
         return [steps.options(text, options, disrupts=restarts)], notes
     if change.state.record != state.record or not is_recorded:
@@ -290,7 +290,7 @@ def _config(
     pending = _pending(host, state, request.restart_policy, service)
     if pending:
         keys, content = state.written["restart"], host["docker_daemon_json"].get("content") or {}
-        restarts = disruptions.of_options(host, keys, content, request.restart_policy)
+        restarts = restart_disruptions.of_options(host, keys, content, request.restart_policy)
         return [steps.own(steps.OPTION, text, disrupts=restarts) for text in pending], notes
     return [], notes
 
@@ -321,8 +321,8 @@ def _lost_data(
 ) -> str | None:
     """Return why Docker would not find its data after the change. `hidden`: see `docker_data.hidden`."""
     if hidden and result.is_installed:
-        return docker_data.problem(*hidden)
-    lost = docker_data.remap_problem(host, before, after) if result.is_installed else None
+        return docker_data_directory.problem(*hidden)
+    lost = docker_data_directory.remap_problem(host, before, after) if result.is_installed else None
     return lost or (None if result.query else image_store.problem(host, before, after, result.version))
 
 
@@ -344,7 +344,7 @@ def _differing_secrets(host: Host, options: dict[str, t.Any], satisfied: list[st
 
     `satisfied` names the options that flags set instead of the file.
     """
-    wanted = digests.of_tree(
+    wanted = password_digests.of_tree(
         {key: value for key, value in options.items() if key not in satisfied}, host["identity"]["machine_id"]
     )
     known = host["docker_daemon_json"]["digests"]

@@ -16,22 +16,22 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observe
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.dockerd_flags import Flag
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import (
     DEFAULT_PATH,
     DaemonConfigError,
     parse,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import Flag
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
-    docker_data,
+    docker_data_directory,
     docker_group,
+    docker_group_users,
     image_store,
-    users,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import MANAGER, RECORD_FILE, UNITS
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import EngineRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
@@ -90,7 +90,7 @@ def plan(host: Host, request: EngineRequest, platforms: dict[str, t.Any]) -> Eng
     harmed = coexistence.removal_problems(host, recorded)
     result.problems += [] if result.problems else harmed
     _options(host, result)
-    result.users, result.user_record = users.added(host), users.has_record(host)
+    result.users, result.user_record = docker_group_users.added(host), docker_group_users.has_record(host)
     if not result.record and request.name in UNITS and host["engines"][request.name]["package"]:
         result.reasons.append(f"{request.name} is kept because this role did not install it")
     result.steps = _steps(result)
@@ -131,10 +131,10 @@ def _check_data(host: Host, state: record.State, result: EngineRemoval) -> None:
     flags = [Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
     change = daemon_plan.plan(text, state, MANAGER, None, present=False, lists="union", flags=flags, path=DEFAULT_PATH)
     before, docker = parse(text, DEFAULT_PATH) if text is not None else {}, host["engines"]["docker"]
-    hidden = docker_data.hidden(host, before, change.config)
+    hidden = docker_data_directory.hidden(host, before, change.config)
     if hidden and docker["package"]:
-        result.problems.append(docker_data.problem(*hidden))
-    remapped = docker_data.remap_problem(host, before, change.config) if docker["package"] else None
+        result.problems.append(docker_data_directory.problem(*hidden))
+    remapped = docker_data_directory.remap_problem(host, before, change.config) if docker["package"] else None
     lost = remapped or image_store.problem(host, before, change.config, docker["version"])
     result.problems += [lost] if lost else []
 

@@ -9,8 +9,8 @@ import json
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import DEFAULT_PATH
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.secret_masking import masked
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import MANAGER
 
 VARIABLE = "container_engine_docker_options"

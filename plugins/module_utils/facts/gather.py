@@ -81,7 +81,7 @@ def gather(
 
     wsl = _is_wsl(root)
     running = start() if wsl or _is_loaded(root) else None
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import report as facts_report  # noqa: PLC0415
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import combined_facts as facts_report  # noqa: PLC0415
     from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions  # noqa: PLC0415
     from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver  # noqa: PLC0415
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment, standalone_program
-from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import module_call as facts_call
 
 
 def main(options: dict) -> None:

@@ -9,10 +9,10 @@ import dataclasses
 from collections.abc import Mapping
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import variables as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import habana_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import plan as gaudi_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import request as gaudi_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import runtime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import variables as gaudi_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
@@ -20,11 +20,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan imp
     Context,
     Part,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import plan as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
-    common_owns,
     device_holders,
+    owned_by_all,
     shared_plan,
 )
 
@@ -69,7 +69,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
 
 def _is_driver(package: str, request: gaudi_request.GaudiDriverRequest) -> bool:
     """Return whether a package has the driver or the firmware. The runtime of containers is no part of the driver."""
-    is_vendors = package.startswith("habanalabs") and package != runtime.PACKAGE
+    is_vendors = package.startswith("habanalabs") and package != habana_runtime.PACKAGE
     return is_vendors or package == request.driver_package
 
 
@@ -85,7 +85,7 @@ PART = Declaration(
     reports=True,
     # The engines must not know the runtime when its program is removed.
     removed_first=True,
-    owns=common_owns.of(
+    owns=owned_by_all.of(
         "gaudi",
         files=(
             owned.GAUDI_MODULES_LOAD,

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import habana_runtime as gaudi_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import runtime as gaudi_runtime
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     cdi_units,
     device_holders,
     shared_plan,
-    vendors,
+    vendor_differences,
 )
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver.request import GaudiDriverRequest
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver.variables import GaudiDriverRequest
 
-ROLE = vendors.GAUDI.role
+ROLE = vendor_differences.GAUDI.role
 # On other distributions, with the suite of a similar release.
 _PACKAGES = ("habanalabs-firmware", "habanalabs-firmware-tools")
 # Intel Gaudi documentation, Intel_Gaudi_Kubernetes_Device_Plugin: the order in which the modules are loaded.
@@ -44,7 +44,7 @@ _IN_KERNEL = ("1da3:0001", "1da3:1000", "1da3:1010", "1da3:1020")
 class GaudiPlan(shared_plan.VendorDriverPlan):
     """What the role does."""
 
-    vendor: str = vendors.GAUDI.name
+    vendor: str = vendor_differences.GAUDI.name
     runtime: gaudi_runtime.GaudiRuntime = dataclasses.field(default_factory=gaudi_runtime.GaudiRuntime)
 
 
@@ -61,7 +61,7 @@ class _Case:
 
     @property
     def driver(self) -> Mapping[str, Any]:
-        group = self.host["accelerators"][vendors.GAUDI.name] or {}
+        group = self.host["accelerators"][vendor_differences.GAUDI.name] or {}
         return group.get("module") or {}
 
     @property
@@ -106,7 +106,7 @@ def plan(
     result = GaudiPlan()
     if request.state == "absent":
         return _removal(host, result, restart_policy)
-    devices, state = vendors.observed(host, vendors.GAUDI)
+    devices, state = vendor_differences.observed(host, vendor_differences.GAUDI)
     if not devices:
         result.reasons.append("this host has no Gaudi accelerator")
         return shared_plan.finish(host, result)
@@ -127,7 +127,7 @@ def plan(
     if not result.problems:
         _load(case, result)
         kind = request.cdi_kind
-        shared_plan.keep_specification(host, vendors.GAUDI, devices, state, result, kind=kind, digest=digest)
+        shared_plan.keep_specification(host, vendor_differences.GAUDI, devices, state, result, kind=kind, digest=digest)
         _runtime(case, result, engines, restart_policy)
     return shared_plan.finish(host, result)
 
@@ -206,7 +206,9 @@ def _refuse_replacement(case: _Case, result: GaudiPlan) -> None:
     """Refuse to replace the packages of a driver that is in use. The vendor does not publish what their scripts do."""
     is_other = result.query is None and result.version is not None and result.version != case.installed
     if case.driver.get("loaded") and is_other:
-        found = device_holders.refusal(case.host, vendors.GAUDI.name, "accelerators", f"changed to {result.version}")
+        found = device_holders.refusal(
+            case.host, vendor_differences.GAUDI.name, "accelerators", f"changed to {result.version}"
+        )
         result.problems += [found] if found else []
 
 
@@ -299,9 +301,13 @@ def _runtime(case: _Case, result: GaudiPlan, engines: Mapping[str, str | None], 
 def _removal(host: Host, result: GaudiPlan, restart_policy: str) -> GaudiPlan:
     result.record = observed_files.exists(host, owned.GAUDI_RECORD)
     result.packages = sorted(packages_record.to_remove(host, owned.GAUDI_RECORD))
-    held = device_holders.refusal(host, vendors.GAUDI.name, "accelerators", "removed") if result.packages else None
+    held = (
+        device_holders.refusal(host, vendor_differences.GAUDI.name, "accelerators", "removed")
+        if result.packages
+        else None
+    )
     result.problems += [held] if held else []
-    result.cdi = cdi_units.removal(host, vendors.GAUDI)
+    result.cdi = cdi_units.removal(host, vendor_differences.GAUDI)
     result.runtime = gaudi_runtime.removal(host, restart_policy=restart_policy)
     result.problems += result.runtime.problems
     result.remove_files = [path for path in (owned.GAUDI_MODULES_LOAD,) if observed_files.exists(host, path)]
@@ -310,7 +316,7 @@ def _removal(host: Host, result: GaudiPlan, restart_policy: str) -> GaudiPlan:
         *result.cdi.changes,
         *shared_plan.removal_changes(result),
     ]
-    group = host["accelerators"][vendors.GAUDI.name]
+    group = host["accelerators"][vendor_differences.GAUDI.name]
     is_loaded = group is not None and group["module"]["loaded"]
     if not result.changes:
         result.reasons.append("this role has not installed anything on this host")

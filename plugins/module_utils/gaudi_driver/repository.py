@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver.request import GaudiDriverRequest
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver.variables import GaudiDriverRequest
 
 NAME = owned.GAUDI_REPOSITORY_ID
 BASE = "https://vault.habana.ai/artifactory"
@@ -66,7 +66,7 @@ def problem(host: Host, request: GaudiDriverRequest, platform: Mapping[str, Any]
             f"not known here. Read it with 'dnf list --available \"habanalabs*\"' on a host with the repository "
             f"{address(host, request, data)}, and set it."
         )
-    if not request.key_fingerprint and not own_repository.others(host, NAME, _PATTERN):
+    if not request.key_fingerprint and not role_repository.others(host, NAME, _PATTERN):
         url = key(host, request, data)
         return (
             f"{role}_key_fingerprint is not set, and no published fingerprint of the vendor's key is known. On a "
@@ -81,11 +81,11 @@ _PATTERN = r"/artifactory/(debian|rhel/[^/]+/[^/]+)/*$"
 
 def define(host: Host, request: GaudiDriverRequest, platform: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the options of module package_transaction, or None if a file of another tool has the repository."""
-    if own_repository.others(host, NAME, _PATTERN):
+    if role_repository.others(host, NAME, _PATTERN):
         return None
     is_apt = host["os"]["package_manager"] == "apt"
     url = address(host, request, platform)
-    return own_repository.definition(
+    return role_repository.definition(
         request,
         name=NAME,
         description="Intel Gaudi",

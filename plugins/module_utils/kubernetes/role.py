@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import paths
-from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.request import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import distribution_paths
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.role_variables import (
     KubernetesClusterRequest,
     KubernetesNodeRequest,
 )
@@ -16,6 +16,6 @@ NODE = RoleDeclaration(
     name="gpu_kubernetes_node",
     request=KubernetesNodeRequest,
     reports=True,
-    owns=Owns(units=(paths.KUBELET, *paths.UNITS)),
+    owns=Owns(units=(distribution_paths.KUBELET, *distribution_paths.UNITS)),
 )
 CLUSTER = RoleDeclaration(name="gpu_kubernetes_cluster", request=KubernetesClusterRequest)

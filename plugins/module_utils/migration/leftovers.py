@@ -8,10 +8,10 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import fields
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import option_fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import old_sources
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import (
@@ -50,7 +50,9 @@ def packages(host: Host) -> dict[str, str]:
     """Return the installed old packages with their versions. Since 2.0, nvidia-docker is another package."""
     if not traces(host):
         return {}
-    known = {name: installed.versions(name, host["installed_packages"]) for name in (PLUGIN, WRAPPER, *RUNTIME)}
+    known = {
+        name: installed_packages.versions(name, host["installed_packages"]) for name in (PLUGIN, WRAPPER, *RUNTIME)
+    }
     found = {name: versions[-1] for name, versions in known.items() if versions}
     if not found.get(PLUGIN, "1.").rpartition(":")[2].startswith("1."):
         del found[PLUGIN]
@@ -183,7 +185,7 @@ def runtimes(host: Host) -> set[str]:
     """Return the runtimes that daemon.json and the flags of dockerd register."""
     flags = [flag for flag in host["docker_daemon_json"].get("flags", []) if flag["key"] == "runtimes"]
     words = [str(word).partition("=")[0] for flag in flags for word in flag["value"]]
-    return {*fields.runtimes(host["docker_daemon_json"].get("content")), *words}
+    return {*option_fields.runtimes(host["docker_daemon_json"].get("content")), *words}
 
 
 def names(containers: t.Iterable[OldContainer]) -> str:
@@ -222,7 +224,7 @@ def _runtime(host: Host) -> list[str]:
         found.append(
             f"{owned.DAEMON_JSON} has the default-runtime nvidia, which is not registered, so Docker does not start"
         )
-    program = fields.program(fields.runtimes(content).get("nvidia"))
+    program = option_fields.program(option_fields.runtimes(content).get("nvidia"))
     if program and WRAPPER in {*packages(host), *conffiles(host), *incomplete(host)}:
         found.append(f"runtime nvidia in {owned.DAEMON_JSON} comes from package {WRAPPER}: {program}")
     return found

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether a host can have leftovers of nvidia-docker. Every observation asks this, so it reads only names of files.
 
-If it has, `observed.py` describes them in a second call. The places: NVIDIA/nvidia-docker, tag v1.0.1, build/ and
-src/nvidia-docker-plugin; moby/moby, pkg/plugins/discovery.go.
+If it has, `observed_leftovers.py` describes them in a second call. The places: NVIDIA/nvidia-docker, tag v1.0.1, build/
+and src/nvidia-docker-plugin; moby/moby, pkg/plugins/discovery.go.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def saved(root: str) -> list[str]:
 def has_volumes(database: bytes) -> bool:
     """Return whether a used page of Docker's database of volumes names the plugin. Deleted pages keep their text.
 
-    The format is that of bolt.py. A database of another form counts as if it had volumes.
+    The format is that of docker_volume_database.py. A database of another form counts as if it had volumes.
     """
     name = f'"Driver":"{DRIVER}"'.encode()
     position = database.find(name)

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import shared_plan
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.request import NeuronDriverRequest
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.variables import NeuronDriverRequest
 
 ROLE = "neuron_driver"
 DKMS, TOOLS, HOOK = "aws-neuronx-dkms", "aws-neuronx-tools", "aws-neuronx-oci-hook"
@@ -94,7 +94,7 @@ def address(host: Host, request: NeuronDriverRequest) -> str:
 
 def has_other(host: Host) -> bool:
     """Return whether another file has the repository."""
-    return bool(own_repository.others(host, owned.NEURON_REPOSITORY_ID, _PATTERN))
+    return bool(role_repository.others(host, owned.NEURON_REPOSITORY_ID, _PATTERN))
 
 
 def problem(host: Host, request: NeuronDriverRequest, platform: Mapping[str, Any] | None) -> str | None:
@@ -120,7 +120,7 @@ def define(host: Host, request: NeuronDriverRequest, platform: Mapping[str, Any]
         return None
     is_apt = host["os"]["package_manager"] == "apt"
     url = address(host, request)
-    return own_repository.definition(
+    return role_repository.definition(
         request,
         name=owned.NEURON_REPOSITORY_ID,
         description="AWS Neuron",
@@ -137,7 +137,7 @@ def replacement_problem(host: Host, present: str | None, chosen: str | None) -> 
 
     `present`: its installed version. `chosen`: the version to install, None before the query.
     """
-    if installed.is_installed(host, OLD_DKMS):
+    if installed_packages.is_installed(host, OLD_DKMS):
         tool = "apt-get purge" if host["os"]["package_manager"] == "apt" else "dnf remove"
         return (
             f"Package {OLD_DKMS} is installed, which conflicts with {DKMS}. Stop the containers with chips, run "

@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import DRIVER_RELOAD, Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import plan as neuron_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import request as neuron_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import variables as neuron_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.packages import (
     DKMS,
     ROLE,
@@ -24,8 +24,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan imp
     Part,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
-    common_owns,
     device_holders,
+    owned_by_all,
     shared_plan,
 )
 
@@ -85,7 +85,7 @@ PART = Declaration(
     reports=True,
     # Docker must not know the runtime of the hook when its program is removed.
     removed_first=True,
-    owns=common_owns.of(
+    owns=owned_by_all.of(
         "neuron",
         files=(*owned.NEURON_LEFTOVERS, owned.NEURON_HOOK_CONFIG),
         packages=("neuron",),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import hook as neuron_hook
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import oci_hook as neuron_hook
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import packages as neuron_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.packages import (
     DKMS,
@@ -19,19 +19,19 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.packa
     ROLE,
     TOOLS,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository, role_packages
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages, role_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     cdi_units,
     device_holders,
     shared_plan,
-    vendors,
+    vendor_differences,
 )
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.request import NeuronDriverRequest
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.variables import NeuronDriverRequest
 
 # The package's script before the installation downloads the list of PCI IDs, which hangs without the Internet.
 IDLE_COMMANDS = ("update-pciids",)
@@ -43,7 +43,7 @@ _MODULES_FILE = "neuron\n"
 class NeuronPlan(shared_plan.VendorDriverPlan):
     """What the role does. `unload`: kernel modules to unload before the removal."""
 
-    vendor: str = vendors.NEURON.name
+    vendor: str = vendor_differences.NEURON.name
     modules_path: str = owned.NEURON_MODULES_LOAD
     unload: list[str] = dataclasses.field(default_factory=list)
     idle_commands: list[str] = dataclasses.field(default_factory=lambda: list(IDLE_COMMANDS))
@@ -64,7 +64,7 @@ class _Case:
 
     @property
     def driver(self) -> Mapping[str, Any]:
-        group = self.host["accelerators"][vendors.NEURON.name] or {}
+        group = self.host["accelerators"][vendor_differences.NEURON.name] or {}
         return group.get("module") or {}
 
     @property
@@ -102,7 +102,7 @@ def plan(
     result = NeuronPlan()
     if request.state == "absent":
         return _removal(host, result)
-    devices, state = vendors.observed(host, vendors.NEURON)
+    devices, state = vendor_differences.observed(host, vendor_differences.NEURON)
     if not devices:
         result.reasons.append("this host has no AWS Neuron device")
         return shared_plan.finish(host, result)
@@ -127,7 +127,9 @@ def plan(
         _modules_file(case, result)
         _load(case, result)
         kind = request.cdi_kind
-        shared_plan.keep_specification(host, vendors.NEURON, devices, state, result, kind=kind, digest=digest)
+        shared_plan.keep_specification(
+            host, vendor_differences.NEURON, devices, state, result, kind=kind, digest=digest
+        )
     return shared_plan.finish(host, result)
 
 
@@ -231,7 +233,7 @@ def _hook(case: _Case, result: NeuronPlan) -> None:
         return
     work = result.transaction or role_packages.RoleTransaction()
     definition = neuron_packages.define(case.host, case.request, case.platform or {})
-    if definition and not own_repository.is_present(case.host, definition["name"]):
+    if definition and not role_repository.is_present(case.host, definition["name"]):
         work.repositories = [definition]
     release = case.releases["versions"].get(case.request.release or case.releases["default"]) or {}
     work.install = [*work.install, f"{HOOK}={release[HOOK]}" if HOOK in release else HOOK]
@@ -244,7 +246,7 @@ def _prepare_holds(case: _Case, result: NeuronPlan) -> None:
     work, needs = result.transaction, (case.platform or {}).get("hold_needs")
     if not work or not work.hold or not needs or needs in work.install:
         return
-    work.install += [] if installed.is_installed(case.host, needs) else [needs]
+    work.install += [] if installed_packages.is_installed(case.host, needs) else [needs]
 
 
 def _accepts_kernel(case: _Case, result: NeuronPlan) -> bool:
@@ -287,7 +289,11 @@ def _refuse_replacement(case: _Case, result: NeuronPlan) -> None:
     if not any(item.partition("=")[0] == DKMS for item in install):
         return
     what = f"changed to {result.version or 'another version'}"
-    held = device_holders.refusal(case.host, vendors.NEURON.name, "chips", what) if case.driver.get("loaded") else None
+    held = (
+        device_holders.refusal(case.host, vendor_differences.NEURON.name, "chips", what)
+        if case.driver.get("loaded")
+        else None
+    )
     result.problems += [held] if held else []
     problem = neuron_packages.replacement_problem(case.host, case.installed, result.version)
     result.problems += [problem] if problem else []
@@ -340,15 +346,19 @@ def _load(case: _Case, result: NeuronPlan) -> None:
 def _removal(host: Host, result: NeuronPlan) -> NeuronPlan:
     result.record = observed_files.exists(host, owned.NEURON_RECORD)
     result.packages = sorted(packages_record.to_remove(host, owned.NEURON_RECORD))
-    result.cdi = cdi_units.removal(host, vendors.NEURON)
+    result.cdi = cdi_units.removal(host, vendor_differences.NEURON)
     result.hook = neuron_hook.removal(host)
     result.problems += result.hook.problems
-    is_own = DKMS in result.packages or (result.record and not installed.is_installed(host, DKMS))
+    is_own = DKMS in result.packages or (result.record and not installed_packages.is_installed(host, DKMS))
     # The packages do not own what their scripts write.
     result.remove_files = [path for path in owned.NEURON_LEFTOVERS if is_own and observed_files.exists(host, path)]
-    held = device_holders.refusal(host, vendors.NEURON.name, "chips", "removed") if DKMS in result.packages else None
+    held = (
+        device_holders.refusal(host, vendor_differences.NEURON.name, "chips", "removed")
+        if DKMS in result.packages
+        else None
+    )
     result.problems += [held] if held else []
-    group = host["accelerators"][vendors.NEURON.name] or {}
+    group = host["accelerators"][vendor_differences.NEURON.name] or {}
     loaded = (group.get("module") or {}).get("loaded")
     result.unload = ["neuron"] if loaded and DKMS in result.packages else []
     result.changes = [

@@ -4,7 +4,7 @@
 """Record the files that describe the accelerators of other vendors, for the controller to interpret.
 
 The record is small, and only hosts with such accelerators have one. So hosts of other vendors get no reader of sysfs.
-accelerators/recorded.py reads the record.
+accelerators/recorded_sysfs.py reads the record.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, places
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import directories as cdi_directories
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_specification_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, amd_compute_gpus
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devices
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import nvidia_devices
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
@@ -99,7 +100,10 @@ def read(root: str, functions: Iterable[dict], run: Run) -> dict[str, dict[str, 
         if own:
             found[vendor] = _record(root, files, _addresses(root, vendor, own))
             module = accelerator_pci_ids.MODULES[vendor]
-            found[vendor]["blacklisted_by"] = [*devices.blacklisted_by(root, module), *_disabled_by(root, module)]
+            found[vendor]["blacklisted_by"] = [
+                *nvidia_devices.blacklisted_by(root, module),
+                *_disabled_by(root, module),
+            ]
             is_bound = all(one["kernel_driver"] for one in own)
             loaded = os.path.lexists(_in(root, f"/sys/module/{module}"))
             found[vendor]["log"] = kernel_log(module, run) if loaded and not is_bound else []
@@ -129,7 +133,7 @@ def specifications(root: str, directories: Iterable[str]) -> list[dict[str, Any]
         resolved = os.path.realpath(_in(root, directory))
         for name in listing(root, directory):
             path = f"{directory}/{name}"
-            text = read_text(root, path) if name.endswith(places.SUFFIXES) else None
+            text = read_text(root, path) if name.endswith(cdi_directories.SUFFIXES) else None
             kind = _KIND.search((text or "").replace("\\/", "/"))
             if text and kind and kind[1] != "nvidia.com/gpu":
                 found.setdefault(
@@ -137,9 +141,9 @@ def specifications(root: str, directories: Iterable[str]) -> list[dict[str, Any]
                     {
                         "path": path,
                         "kind": kind[1],
-                        "ours": os.path.lexists(_in(root, places.marker_path(path))),
+                        "ours": os.path.lexists(_in(root, cdi_directories.marker_path(path))),
                         "digest": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest(),
-                        "nodes": observed_nodes.of_specification(root, path),
+                        "nodes": observed_specification_nodes.of_specification(root, path),
                     },
                 )
     return list(found.values())
@@ -164,7 +168,7 @@ def _disabled_by(root: str, module: str) -> list[str]:
     """Return what else keeps a module from being loaded: commands of modprobe, and the kernel's command line."""
     name = module.replace("_", "[-_]")
     command = re.compile(rf"^\s*install\s+{name}\s+(?:/usr)?/bin/(?:true|false)\b", re.MULTILINE)
-    found = [path for path in devices.modprobe_files(root) if command.search(read_text(root, path) or "")]
+    found = [path for path in nvidia_devices.modprobe_files(root) if command.search(read_text(root, path) or "")]
     words = (read_text(root, "/proc/cmdline") or "").split()
     lists = [word.partition("=")[2] for word in words if re.match(r"(?:modprobe\.|module_)blacklist=", word)]
     names = {one.replace("-", "_") for text in lists for one in text.split(",")}
@@ -227,8 +231,8 @@ def _node(root: str, path: str) -> dict[str, int] | None:
 def _holders(root: str, nodes: Iterable[str]) -> list[dict[str, Any]]:
     """Return the processes that have a node open, and the containers that have one in their /dev."""
     wanted = list(nodes)
-    table = process_table.read(root, nodes=wanted)
-    numbers = {process_table.device_numbers(_in(root, path)): path for path in wanted}
+    table = gpu_processes.read(root, nodes=wanted)
+    numbers = {gpu_processes.device_numbers(_in(root, path)): path for path in wanted}
     found = [
         {
             "pid": one.pid,
@@ -247,7 +251,7 @@ def _holders(root: str, nodes: Iterable[str]) -> list[dict[str, Any]]:
     return found
 
 
-def _title(container: process_table.Container) -> str:
+def _title(container: gpu_processes.Container) -> str:
     return container.name or (container.identifiers[-1][:12] if container.identifiers else container.engine)
 
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import own_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import role_file_paths
 
 
 class DeclaredPlaces:
@@ -46,7 +46,7 @@ class DeclaredPlaces:
 
 def _files(places: Mapping[str, Any]) -> list[str]:
     names = places.get("repositories", ())
-    return [*places.get("files", ()), *(path for name in names for path in own_files.paths(name))]
+    return [*places.get("files", ()), *(path for name in names for path in role_file_paths.paths(name))]
 
 
 def _is_there(root: str, path: str) -> bool:

@@ -9,7 +9,7 @@ import re
 from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import UUID, is_like
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes
 
 Ask = Callable[[str, str], "dict | None"]
 _SHORT_ID = 12
@@ -32,7 +32,7 @@ def holders(root: str) -> list[dict]:
             "open": bool(user.opened),
             "container": _name(user.container) if user.container else None,
         }
-        for user in process_table.gpu_users(root)
+        for user in gpu_processes.gpu_users(root)
     ]
 
 
@@ -62,6 +62,6 @@ def _of_other_vendors(host: dict) -> list[dict]:
     return [holder for holder in found if _DOCKER_ID.fullmatch(holder["container"] or "")]
 
 
-def _name(container: process_table.Container) -> str:
+def _name(container: gpu_processes.Container) -> str:
     """Return the short ID of a container, of the outer one if it is nested. LXC has only names."""
     return container.identifiers[0][:_SHORT_ID] if container.identifiers else container.name

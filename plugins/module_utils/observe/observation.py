@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Callable, cast
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_bytes, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_nodes, places
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import host_nodes, staleness
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import masking
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import directories as cdi_directories
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_specification_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import observed_host_nodes, stale_driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import secret_masking
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
-    docker_data,
+    docker_data_directory,
     docker_group,
-    podman_config,
+    podman_cdi_directories,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import processes as engine_processes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import running_containers as engine_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, pci_functions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels as host_kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import (
@@ -40,18 +41,18 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import systemd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import traces as migration_traces
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import (
     accelerator_records,
-    cri_files,
+    containerd_and_crio_files,
     declared_places,
-    devices,
     gpu_users,
+    nvidia_devices,
     nvidia_runtimes,
     package_origins,
     repositories,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import engines as observe_engines
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import container_engines as observe_engines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, own_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, role_file_paths
 
 if TYPE_CHECKING:  # Creating the types takes time on every host.
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host, VolumePrediction
@@ -107,8 +108,8 @@ def observe(
     more = {"units": units or [], "files": files or [], "patterns": package_patterns or []}
     host = _system(root, machine, kernel, run, functions, parts=parts, more=more)
     system = host["os"]
-    unknown = [name for name in packages or [] if not installed.is_installed(cast("Host", host), name)]
-    host["provided"] = installed.providers(root, system["package_manager"], unknown, run)
+    unknown = [name for name in packages or [] if not installed_packages.is_installed(cast("Host", host), name)]
+    host["provided"] = installed_packages.providers(root, system["package_manager"], unknown, run)
     _add_nvidia(root, host, functions, run)
     host["python"] = python
     host["root_python"] = root_python.find(root, python)
@@ -119,7 +120,7 @@ def observe(
     _add_engines(root, host, daemon_json, ask)
     host["docker_group"] = docker_group.read(root, users or [], find_user)
     _add_cdi(root, host)
-    host["cri_files"] = cri_files.read(root)
+    host["cri_files"] = containerd_and_crio_files.read(root)
     texts = [text for kind in ("containerd", "crio", "nodes") for text in host["cri_files"][kind].values()]
     texts += [*observe_engines.runtime_programs(daemon_json)]
     host["nvidia_runtimes"] = nvidia_runtimes.read(root, texts, run)
@@ -129,7 +130,7 @@ def observe(
     host["repositories"] = repositories.rpm_repositories(root) if system["package_manager"] in ("dnf", "zypper") else []
     host["nvidia_docker_traces"] = migration_traces.exist(root, host["docker_data"]["root"])
     host["nvidia_docker"] = None
-    host["module_streams"] = installed.streams(root)
+    host["module_streams"] = installed_packages.streams(root)
     host["reboot_reasons"] = reboot_reasons.reasons(host)
     host["reboot_required_reasons"] = [reason["text"] for reason in host["reboot_reasons"]]
     return cast("Host", host)
@@ -147,7 +148,7 @@ def _system(
 ) -> dict:
     """Return what needs no other reading of the host: its platform, kernels, packages, services and files."""
     system = host_platform.read(root, machine)
-    state = installed.read(root, system["package_manager"], run, [*parts.patterns, *more["patterns"]])
+    state = installed_packages.read(root, system["package_manager"], run, [*parts.patterns, *more["patterns"]])
     kernels = host_kernels.read(root, kernel, run)
     releases = [entry["release"] for entry in kernels["kernels"]]
     found = accelerator_pci_ids.pick(functions, root)
@@ -166,7 +167,7 @@ def _system(
         "kernel": kernels,
         "dkms": host_kernels.dkms(root),
         "secure_boot": host_secure_boot.read(root),
-        "foreign_drivers": devices.foreign_drivers(root, functions, releases),
+        "foreign_drivers": nvidia_devices.foreign_drivers(root, functions, releases),
         "packages": state["details"],
         "installed_packages": state["all"],
         "held_packages": state["held"],
@@ -175,8 +176,8 @@ def _system(
             root, system["package_manager"], state["details"], state["signed"], run
         ),
         "services": host_services.read(sorted(set(units)), run),
-        "modules_loaded": devices.modules_loaded(root),
-        "module_users": devices.module_users(root),
+        "modules_loaded": nvidia_devices.modules_loaded(root),
+        "module_users": nvidia_devices.module_users(root),
         "uvm_loaders": uvm_loading.loaders(root),
         "daemon_users": _daemon_users(root),
         "files": {path: _file(root, path) for path in sorted(paths)},
@@ -188,13 +189,13 @@ def _system(
 
 def _keyrings(root: str, names: list[str]) -> dict:
     """Return the keys of the repositories that the roles add."""
-    paths = [path for name in names for path in own_files.keyrings(name)]
+    paths = [path for name in names for path in role_file_paths.keyrings(name)]
     return {path: key for path in paths if (key := key_trust.read(root, path))}
 
 
 def _add_nvidia(root: str, host: dict, functions: list, run: Run) -> None:
     """Describe NVIDIA's GPUs and driver, the driver in the initramfs, and the programs that use GPUs."""
-    group = host["accelerators"]["nvidia"] = devices.nvidia(root, functions, host)
+    group = host["accelerators"]["nvidia"] = nvidia_devices.nvidia(root, functions, host)
     # An LXC guest has the kernel of its node.
     is_guest = host["os"]["variant"] == lxc_guest.VARIANT
     host["initramfs"] = [] if is_guest else outdated_initramfs.read(root, host["kernel"], group["driver"], run)
@@ -204,14 +205,14 @@ def _add_nvidia(root: str, host: dict, functions: list, run: Run) -> None:
 def _mask_files(files: dict[str, dict], names: list[str]) -> None:
     """Mask the passwords in the contents of files."""
     masks = {
-        observe_engines.DAEMON_JSON: masking.masked_file,
+        observe_engines.DAEMON_JSON: secret_masking.masked_file,
         observe_engines.DAEMON_JSON_RECORD: observe_engines.masked_record,
         **dict.fromkeys(filter(owned.is_record, files), record_files.without_former_files),
         # A digest in place of the login, so that a changed password is detected.
         **{
-            path: functools.partial(own_files.sealed, path)
+            path: functools.partial(role_file_paths.sealed, path)
             for name in names
-            for path in own_files.with_logins(name)
+            for path in role_file_paths.with_logins(name)
             if path in files
         },
     }
@@ -222,26 +223,32 @@ def _mask_files(files: dict[str, dict], names: list[str]) -> None:
 
 def _add_engines(root: str, host: dict, daemon_json: dict, ask: Ask | None) -> None:
     """Describe the container engines, their processes, and where Docker keeps its data."""
-    host["docker_daemon_json"] = masking.masked_tree(daemon_json)
+    host["docker_daemon_json"] = secret_masking.masked_tree(daemon_json)
     host["engines"] = observe_engines.engines(host, ask)
     host["engine_processes"] = engine_processes.read(root)
     gpu_users.add_container_names(host, ask)
     info = host["engines"]["docker"]["info"] or {}
     flag = next((flag["value"] for flag in daemon_json["flags"] if flag["key"] == "data-root"), None)
-    host["docker_data"] = docker_data.read(root, info.get("root_dir"), daemon_json["content"] or {}, flag)
+    host["docker_data"] = docker_data_directory.read(root, info.get("root_dir"), daemon_json["content"] or {}, flag)
 
 
 def _add_cdi(root: str, host: dict) -> None:
     """Describe the CDI specifications in all directories that an engine reads."""
     info = host["engines"]["docker"]["info"] or {}
-    directories = [*places.DIRECTORIES, *info.get("cdi_spec_dirs", ()), *podman_config.configured(root)]
-    specs = staleness.observed(root, directories)
-    host["cdi_specs"] = [{**spec, "nodes": observed_nodes.of_specification(root, spec["path"])} for spec in specs]
+    directories = [
+        *cdi_directories.DIRECTORIES,
+        *info.get("cdi_spec_dirs", ()),
+        *podman_cdi_directories.configured(root),
+    ]
+    specs = stale_driver_version.observed(root, directories)
+    host["cdi_specs"] = [
+        {**spec, "nodes": observed_specification_nodes.of_specification(root, spec["path"])} for spec in specs
+    ]
     has_others = any(group and group.get("record") for group in host["accelerators"].values()) or any(
         path in host["files"] for path in owned.ACCELERATOR_CDI_PROGRAMS.values()
     )
     host["accelerator_specs"] = accelerator_records.specifications(root, directories) if has_others else []
-    host["cdi_nodes"] = host_nodes.of_host(root, host["accelerators"]["nvidia"]["gpus"]) if specs else None
+    host["cdi_nodes"] = observed_host_nodes.of_host(root, host["accelerators"]["nvidia"]["gpus"]) if specs else None
 
 
 def _daemon_users(root: str) -> list[str]:

@@ -11,9 +11,9 @@ import os
 import sys
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment, standalone_program
-from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import module_call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import module_call as observe_call
 
 
 def main(given: dict) -> None:

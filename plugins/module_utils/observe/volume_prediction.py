@@ -12,9 +12,9 @@ import functools
 import os
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import volumes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import apply
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_files as cdi_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import named_volumes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import volume_changes
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import VolumePrediction
@@ -26,7 +26,7 @@ def predict(
     engines: list[str],
     expected_engines: list[str],
     *,
-    run_command: volumes.Run,
+    run_command: named_volumes.Run,
     podman_path: str | None,
 ) -> VolumePrediction | None:
     """Return what the module would do with these options and its defaults for a version of the driver.
@@ -36,21 +36,21 @@ def predict(
     if version is None:
         return None
     params = {
-        **apply.DEFAULTS,
-        "path": _inside(root, apply.DEFAULTS["path"]),
+        **volume_changes.DEFAULTS,
+        "path": _inside(root, volume_changes.DEFAULTS["path"]),
         "driver_root": root,
         "driver_version": version,
         "engine": engines,
         "expected_engines": expected_engines,
     }
-    docker = volumes.DockerClient("unix://" + _inside(root, volumes.DOCKER_HOST[len("unix://") :]))
-    podman = volumes.PodmanClient(run_command, podman_path)
+    docker = named_volumes.DockerClient("unix://" + _inside(root, named_volumes.DOCKER_HOST[len("unix://") :]))
+    podman = named_volumes.PodmanClient(run_command, podman_path)
     specifications = functools.partial(cdi_file.referring_to, root=root)
     try:
-        run = apply.VolumeRun(params, docker, podman, specifications, check=True, root=root)
+        run = volume_changes.VolumeRun(params, docker, podman, specifications, check=True, root=root)
         result = run.apply_state()
-    except apply.ERRORS as error:
-        text = apply.error_text(error, params["path"])
+    except volume_changes.ERRORS as error:
+        text = volume_changes.error_text(error, params["path"])
         return {"changed": False, "actions": [], "surplus": [], "volume": None, "error": text}
     return {
         "changed": result["changed"],

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.output import text_lines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output import fleet_lines
 
 # A host says what it does in a few words. Anything longer is cut.
 _LENGTH = 100
@@ -26,11 +26,11 @@ def lines(hosts: Sequence[HostProgress]) -> list[str]:
     """Return the lines. Hosts that do the same share one, with the time of the slowest."""
     groups: dict[str, list[HostProgress]] = {}
     for progress in sorted(hosts):
-        groups.setdefault(text_lines.printable(progress.text)[:_LENGTH], []).append(progress)
+        groups.setdefault(fleet_lines.printable(progress.text)[:_LENGTH], []).append(progress)
     found = []
     for text, members in groups.items():
-        names = text_lines.names([{"host": member.host} for member in members], 0)
-        found.append(f"{text_lines.printable(names)}: {_clock(max(member.seconds for member in members))} {text}")
+        names = fleet_lines.names([{"host": member.host} for member in members], 0)
+        found.append(f"{fleet_lines.printable(names)}: {_clock(max(member.seconds for member in members))} {text}")
     return found
 
 

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.url_logins import masked
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import lock_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import lock_holders
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     BusyError,
     PackageManagerError,
     busy,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.downloads import StalledError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.stalled_downloads import StalledError
 
 # Ask no questions, and restart no services.
 _ENVIRONMENT = {
@@ -55,7 +55,7 @@ class AptCommand:
     def wait(self, timeout: float | None = None) -> None:
         """Wait until no other program uses apt or dpkg."""
         seconds = self._timeout if timeout is None else timeout
-        holder = lock_files.wait(lambda: lock_files.holder(self._root, "apt"), seconds)
+        holder = lock_holders.wait(lambda: lock_holders.holder(self._root, "apt"), seconds)
         if holder:
             raise BusyError(busy(holder, self._timeout))
 

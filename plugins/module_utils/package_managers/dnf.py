@@ -19,15 +19,15 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading i
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     dnf_command,
+    dnf_interrupted,
     dnf_locks,
-    dnf_state,
-    dnf_view,
-    download_sources,
-    installed,
-    lock_files,
-    offers,
-    removable,
-    simulation,
+    dnf_private_view,
+    installed_packages,
+    lock_holders,
+    offered_versions,
+    rpm_removable,
+    simulated_changes,
+    stalled_download_urls,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     BusyError,
@@ -39,18 +39,18 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     package_file,
     unsolved,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.downloads import StalledError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.stalled_downloads import StalledError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     dnf_excludes,
-    failed_sources,
-    host_files,
+    file_writing,
     openpgp,
+    unreadable_repositories,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.unreadable_repositories import (
     FailedSource,
     SourceFailures,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 _LOCKED = 200
 _RETRY_INTERVAL = 2
@@ -89,7 +89,7 @@ class Dnf:
 
     def wait(self) -> None:
         """Wait until no other program uses dnf or rpm."""
-        holder = lock_files.wait(lambda: lock_files.holder(self._root, self.name), self._timeout)
+        holder = lock_holders.wait(lambda: lock_holders.holder(self._root, self.name), self._timeout)
         if holder:
             raise BusyError(busy(holder, self._timeout))
 
@@ -107,29 +107,29 @@ class Dnf:
 
     def broken(self) -> list[str]:
         """Describe what an interrupted transaction of rpm left to repair."""
-        packages = dnf_state.installed(self._run)
+        packages = dnf_interrupted.installed(self._run)
         if packages is None:
             return ["rpm cannot read its database"]
-        return dnf_state.damage(self._run, packages).describe()
+        return dnf_interrupted.damage(self._run, packages).describe()
 
     def as_repaired(self) -> contextlib.AbstractContextManager[Dnf]:
         """Return this object: dnf can simulate before the repair."""
         return contextlib.nullcontext(self)
 
-    def repair(self, planned: list[simulation.SimulatedChange]) -> None:
+    def repair(self, planned: list[simulated_changes.SimulatedChange]) -> None:
         """Complete the interrupted transaction. Only the reinstallation needs a repository or dnf's cache."""
-        packages = dnf_state.installed(self._run)
+        packages = dnf_interrupted.installed(self._run)
         if packages is None:
             # Berkeley DB's shared memory of a killed process prevents the repair. Nobody uses the database now.
             for path in glob.glob(self._path("/var/lib/rpm/__db.*")):
                 os.unlink(path)
             self._checked(["rpm", "--rebuilddb"])
-            packages = dnf_state.installed(self._run)
+            packages = dnf_interrupted.installed(self._run)
         if packages is None:
             raise PackageManagerError(
                 "rpm cannot read its database, even after `rpm --rebuilddb`. Restore /var/lib/rpm from a backup."
             )
-        damage = dnf_state.damage(self._run, packages, planned)
+        damage = dnf_interrupted.damage(self._run, packages, planned)
         ended = [*damage.old, *damage.gone]
         if ended:
             # The same scriptlets run as at the end of an upgrade. rpm keeps files that another package has.
@@ -137,7 +137,7 @@ class Dnf:
         if damage.came:
             self._reinstall({one.nevra: one for one in damage.came})
 
-    def _reinstall(self, packages: dict[str, dnf_state.DnfPackage]) -> None:
+    def _reinstall(self, packages: dict[str, dnf_interrupted.DnfPackage]) -> None:
         rc, out, err = self._run(["dnf", "--assumeyes", *dnf_command.POLICY, "reinstall", *packages])
         # Only some versions of rpm print the epoch.
         labels = {re.sub(r"-\d+:", "-", match["new"]) for match in _CONFLICT.finditer(out + "\n" + err)}
@@ -156,7 +156,7 @@ class Dnf:
             for name, origin in found
             if name in packages
             and "@commandline" in origin
-            and not installed.lacks_files(packages[name].label, self._run)
+            and not installed_packages.lacks_files(packages[name].label, self._run)
         ]
         lost = [name for name, _origin in found if name not in files]
         if lost:
@@ -174,19 +174,19 @@ class Dnf:
 
     def installed(self) -> dict[str, Any]:
         """Return the installed packages and version locks."""
-        return installed.read(self._root, "dnf", self._run)
+        return installed_packages.read(self._root, "dnf", self._run)
 
     def package_file(self, path: str) -> Item:
         """Read the name and the version of a package file."""
-        return package_file(path, installed.RPM_FILE, self._run)
+        return package_file(path, installed_packages.RPM_FILE, self._run)
 
     def installed_providers(self, names: list[str]) -> dict[str, list[str]]:
         """Return the installed packages that provide virtual names."""
-        return installed.providers(self._root, "dnf", names, self._run)
+        return installed_packages.providers(self._root, "dnf", names, self._run)
 
     def providers(self, names: list[str], view: View) -> dict[str, list[str]]:
         """Return the available packages that provide each virtual name."""
-        return offers.providers("dnf", names, self._run, view.options)
+        return offered_versions.providers("dnf", names, self._run, view.options)
 
     def component_files(self, components: list[str]) -> list[RepositoryFile]:
         """Return no files: components belong to apt."""
@@ -194,7 +194,7 @@ class Dnf:
 
     def enabled_streams(self) -> dict[str, str]:
         """Return the enabled stream of each module."""
-        return installed.streams(self._root)
+        return installed_packages.streams(self._root)
 
     def view(self, directory: str, files: list[RepositoryFile]) -> View:
         """Copy the host's repository files, write those that change, and refresh dnf's cache.
@@ -204,25 +204,25 @@ class Dnf:
         """
         options: tuple[str, ...] = ()
         if files:
-            dnf_view.write(dnf_view.contents(directory, self._repository_files(), files))
+            dnf_private_view.write(dnf_private_view.contents(directory, self._repository_files(), files))
             options = (f"--setopt=reposdir={directory}/repositories",)
             # In check mode or after a refusal, the files are never written.
             atexit.register(self._clear_unwritten, files, frozenset(listing(self._root, _CACHE)))
         # --assumeyes: the cache of a repository with signed metadata has its own list of keys.
         argv = ["dnf", *options, "--assumeyes", "makecache", "--refresh"]
-        enabled = download_sources.entries(argv, self._root)
+        enabled = stalled_download_urls.entries(argv, self._root)
         rc, out, err = self._makecache(argv, enabled, files)
-        if self._remember(dnf_view.failed(out, err, enabled), files) and rc:
+        if self._remember(dnf_private_view.failed(out, err, enabled), files) and rc:
             # dnf stopped at the first repository that it could not read.
             argv.insert(1, "--setopt=*.skip_if_unavailable=1")
             rc, out, err = self._makecache(argv, enabled, files)
-            self._remember(dnf_view.failed(out, err, enabled), files)
+            self._remember(dnf_private_view.failed(out, err, enabled), files)
         if rc == 0 and self.failures.found and {*enabled} == {one.name for one in self.failures.found}:
             rc = 1
         if rc != 0 and "There are no enabled repositories" not in out + err:
             raise PackageManagerError(
                 f"The package repositories could not be read: {dnf_command.reason(out, err)}. Nothing was changed. "
-                f"{failed_sources.ADVICE}"
+                f"{unreadable_repositories.ADVICE}"
             )
         return View(options)
 
@@ -233,7 +233,7 @@ class Dnf:
         except StalledError as error:
             known = {one.name for one in self.failures.found}
             rest = {name: url for name, url in enabled.items() if name not in known}
-            failed = failed_sources.stalled(error.urls, rest, error.reason)
+            failed = unreadable_repositories.stalled(error.urls, rest, error.reason)
             if len(failed) == len(rest) or not self._remember(failed, files):
                 raise
         return self._makecache(argv, enabled, files)
@@ -242,11 +242,14 @@ class Dnf:
         """Remember the repositories that could not be read. Fail if the transaction needs one of them."""
         texts = {path: text.encode("utf-8", "surrogateescape") for path, text in self._repository_files().items()}
         texts |= {file.path: file.content for file in files if file.content is not None}
-        needed = {name for path in self.failures.needed & {*texts} for name in dnf_view.identifiers(texts[path])}
-        error = failed_sources.judge(failed, needed, {}).error
+        needed = {
+            name for path in self.failures.needed & {*texts} for name in dnf_private_view.identifiers(texts[path])
+        }
+        error = unreadable_repositories.judge(failed, needed, {}).error
         if error:
             raise PackageManagerError(
-                f"The package repositories could not be read. {error} Nothing was changed. {failed_sources.ADVICE}"
+                f"The package repositories could not be read. {error} Nothing was changed. "
+                f"{unreadable_repositories.ADVICE}"
             )
         self.failures.add(failed)
         return bool(failed)
@@ -267,25 +270,27 @@ class Dnf:
     def _clear_unwritten(self, files: list[RepositoryFile], kept: frozenset[str]) -> None:
         """Remove what the view cached of entries that the host does not have."""
         for file in files:
-            if file.content is not None and host_files.current(file.path, self._root).content != file.content:
+            if file.content is not None and file_writing.current(file.path, self._root).content != file.content:
                 self._clear_cache(file, kept)
 
     def _clear_cache(self, file: RepositoryFile, kept: frozenset[str] = frozenset()) -> None:
-        if file.content is not None and dnf_view.is_entry(file.path):
-            for identifier in dnf_view.identifiers(file.content):
-                dnf_view.clear_cache(self._path(_CACHE), identifier, kept)
+        if file.content is not None and dnf_private_view.is_entry(file.path):
+            for identifier in dnf_private_view.identifiers(file.content):
+                dnf_private_view.clear_cache(self._path(_CACHE), identifier, kept)
 
     def _repository_files(self) -> dict[str, str]:
-        paths = [path for place in dnf_view.DIRECTORIES for path in sorted(glob.glob(f"{self._path(place)}/*.repo"))]
+        paths = [
+            path for place in dnf_private_view.DIRECTORIES for path in sorted(glob.glob(f"{self._path(place)}/*.repo"))
+        ]
         return {f"/{os.path.relpath(path, self._root)}": read_text("/", path) or "" for path in paths}
 
     def offers(self, names: list[str], view: View) -> dict[str, list[str]]:
         """Return the available versions by package, newest first, including those of packages that modules hide."""
-        found = offers.read("dnf", names, self._run, view.options)
+        found = offered_versions.read("dnf", names, self._run, view.options)
         lost = [name for name in names if not found.get(name)]
         hiding = self._exclude_lines() if lost else []
         if hiding:
-            every = offers.read("dnf", lost, self._run, [*view.options, "--disableexcludes=all"])
+            every = offered_versions.read("dnf", lost, self._run, [*view.options, "--disableexcludes=all"])
             known = {name for name, versions in every.items() if versions and not found.get(name)}
             self.hidden.update({name: dnf_excludes.cause(name, hiding) for name in sorted(known)})
         return found
@@ -300,12 +305,12 @@ class Dnf:
 
     def streams(self, modules: list[str], view: View) -> dict[str, list[str]]:
         """Return the available streams of each module."""
-        return offers.streams(modules, self._run, view.options)
+        return offered_versions.streams(modules, self._run, view.options)
 
     def remove_test(self, names: list[str]) -> list[str]:
         """Return the packages that depend on these packages."""
         known = {one.name for one in self._packages()}
-        return removable.dependents(sorted({*names} & known), self._run)
+        return rpm_removable.dependents(sorted({*names} & known), self._run)
 
     def unneeded(self, names: list[str], without: list[str], requested: list[str]) -> list[str]:
         """Select the names that neither a package nor the user needs without the packages `without`."""
@@ -315,19 +320,19 @@ class Dnf:
         known = {one.name for one in self._packages()}
         rows = [line.split() for line in out.splitlines()]
         others = {row[0] for row in rows if row[1:] == ["user"]} - {*requested}
-        return removable.unneeded(
+        return rpm_removable.unneeded(
             [name for name in names if name in known - others], [name for name in without if name in known], self._run
         )
 
-    def _packages(self) -> list[dnf_state.DnfPackage]:
-        packages = dnf_state.installed(self._run)
+    def _packages(self) -> list[dnf_interrupted.DnfPackage]:
+        packages = dnf_interrupted.installed(self._run)
         if packages is None:
             raise PackageManagerError("rpm cannot read its database. Run `rpm --rebuilddb`.")
         return packages
 
     # --- transactions ---------------------------------------------------------------------------------------------
 
-    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[simulation.SimulatedChange]:
+    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[simulated_changes.SimulatedChange]:
         """Return what dnf would do. Nothing is downloaded, and no stream is enabled. The caller judges the result."""
         options = (*view.options, *(() if with_holds else ("--disableplugin=versionlock",)))
         packages = self._packages()
@@ -344,8 +349,8 @@ class Dnf:
             return []
         versions = {(one.name, one.arch): one.version for one in packages}
         try:
-            return simulation.dnf(out, lambda name, arch: versions.get((name, arch)))
-        except simulation.SimulationError as error:
+            return simulated_changes.dnf(out, lambda name, arch: versions.get((name, arch)))
+        except simulated_changes.SimulationError as error:
             raise PackageManagerError(url_logins.masked(str(error))) from error
 
     def act(self, steps: Steps) -> None:
@@ -364,12 +369,12 @@ class Dnf:
         """Remove first, and then install. Fail if this would remove more packages than one transaction."""
         # rpm checks the files after the download, so the packages are in the cache.
         cached = View(("--cacheonly",))
-        planned = simulation.removed(self.simulate(steps, cached, with_holds=True))
+        planned = simulated_changes.removed(self.simulate(steps, cached, with_holds=True))
         for part in (
             dataclasses.replace(steps, install=[], streams=[]),
             dataclasses.replace(steps, remove=[], purge=[]),
         ):
-            others = simulation.removed(self.simulate(part, cached, with_holds=True)) - planned
+            others = simulated_changes.removed(self.simulate(part, cached, with_holds=True)) - planned
             if others:
                 raise PackageManagerError(
                     f"{error} dnf could remove the other package first, but would then also remove "
@@ -399,10 +404,12 @@ class Dnf:
         written = {file.path: file.content for file in files if file.content is not None}
         others = {path: text for path, text in self._repository_files().items() if path not in written}
         # The cache of a repository with signed metadata has its own list of keys, which would keep a replaced key.
-        replaced = dnf_view.users(others, [path for path, content in written.items() if openpgp.has_keys(content)])
+        replaced = dnf_private_view.users(
+            others, [path for path, content in written.items() if openpgp.has_keys(content)]
+        )
         for identifier in replaced:
-            dnf_view.clear_cache(self._path(_CACHE), identifier)
-        if replaced or any(map(dnf_view.is_entry, written)):
+            dnf_private_view.clear_cache(self._path(_CACHE), identifier)
+        if replaced or any(map(dnf_private_view.is_entry, written)):
             self._checked(["dnf", "--assumeyes", "makecache"])
 
     def forget(self, files: list[RepositoryFile], keys: list[str]) -> None:
@@ -446,7 +453,7 @@ class Dnf:
         if lost:
             raise PackageManagerError(f"dnf versionlock add found no package for {', '.join(lost)}.")
 
-    def locks_versions(self, changes: list[simulation.SimulatedChange]) -> bool:
+    def locks_versions(self, changes: list[simulated_changes.SimulatedChange]) -> bool:
         """Return whether dnf has the plugin that locks versions. Fail if the changes do not install it either."""
         try:
             self._versionlock("list", [], [_OFFLINE])
@@ -492,7 +499,7 @@ class Dnf:
             if argv[0] != "dnf" or rc != _LOCKED:
                 return rc, out, err
             if time.monotonic() >= end:
-                holder = lock_files.holder(self._root, self.name)
+                holder = lock_holders.holder(self._root, self.name)
                 raise BusyError(busy(holder or "another program uses dnf", self._timeout))
             time.sleep(_RETRY_INTERVAL)
 

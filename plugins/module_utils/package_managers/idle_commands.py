@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment, temporary_directories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import downloads
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import stalled_downloads
 
 # A link and no script, because the directory can be on a file system without executable files.
 _NOTHING = "true"
@@ -46,7 +46,7 @@ def replaced(names: Sequence[str], run: Run, root: str = "/") -> Iterator[Run]:
                 argv = ["env", f"PATH={path}", *argv]
             elif argv[0] == "apt-get":
                 argv = [argv[0], f"--option=DPkg::Path={path}", *argv[1:]]
-            elif not downloads.only_downloads(argv):
+            elif not stalled_downloads.only_downloads(argv):
                 # A program that only reads keeps its home, with the logins in it.
                 environment = {**(environment or {}), "HOME": directory}
             return run(argv, environment=environment, stdin=stdin)

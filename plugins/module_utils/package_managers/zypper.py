@@ -14,13 +14,13 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.temporary_directories import workspace
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
-    installed,
-    lock_files,
-    offers,
-    removable,
-    simulation,
+    installed_packages,
+    lock_holders,
+    offered_versions,
+    rpm_removable,
+    simulated_changes,
     zypper_locks,
-    zypper_output,
+    zypper_messages,
     zypper_repositories,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
@@ -33,14 +33,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     package_file,
     unsolved,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.downloads import StalledError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import failed_sources, openpgp
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.stalled_downloads import StalledError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp, unreadable_repositories
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.unreadable_repositories import (
     FailedSource,
     SourceFailures,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
 
 # 102, 103: a reboot or a restart of zypper is required. 106: zypper skipped a repository that no package needed.
 _SUCCESS = (0, 102, 103, 106)
@@ -73,7 +73,7 @@ class Zypper:
 
     def wait(self) -> None:
         """Wait until no other program uses zypper's library or rpm. Raise BusyError after the lock timeout."""
-        holder = lock_files.wait(lambda: lock_files.holder(self.root, self.name), self._lock_timeout)
+        holder = lock_holders.wait(lambda: lock_holders.holder(self.root, self.name), self._lock_timeout)
         if holder:
             raise BusyError(busy(holder, self._lock_timeout))
 
@@ -96,7 +96,7 @@ class Zypper:
 
     def _doubles(self, listing: str) -> dict[str, list[str]]:
         """Return the versions of each package that must not be installed twice but is, the latest one last."""
-        copies = zypper_output.doubles(listing)
+        copies = zypper_messages.doubles(listing)
         for name in list(copies):
             _rc, provided, _err = self._rpm(["-q", "--provides", name])
             if _MULTIVERSION.search(provided):
@@ -128,10 +128,10 @@ class Zypper:
         try:
             try:
                 self._reinstall(again)
-            except zypper_output.SolverError:
+            except zypper_messages.SolverError:
                 # Another package still needs the former version.
                 self._reinstall({**again, **former})
-        except zypper_output.SolverError:
+        except zypper_messages.SolverError:
             self._erase_former()
             self._reinstall(again)
         self._erase_former()
@@ -139,7 +139,7 @@ class Zypper:
         lost = [
             f"{name}-{version}"
             for name, version in sorted(incomplete.items())
-            if name not in again and installed.lacks_files(name, self._run)
+            if name not in again and installed_packages.lacks_files(name, self._run)
         ]
         if lost:
             raise PackageManagerError(
@@ -172,7 +172,7 @@ class Zypper:
             copies = [copy.split(" ")[0].removeprefix("0:") for copy in state.get(change.name, "").split(", ")]
             if change.after in copies:
                 found.setdefault(change.name, str(change.after))
-            elif change.before in copies and installed.lacks_files(change.name, self._run):
+            elif change.before in copies and installed_packages.lacks_files(change.name, self._run):
                 # rpm removes the files of a package before it removes the package from its database.
                 found.setdefault(change.name, str(change.before))
         return found
@@ -181,15 +181,15 @@ class Zypper:
 
     def installed(self) -> dict[str, Any]:
         """Return the installed packages and locks, as `installed.read` does."""
-        return installed.read(self.root, self.name, self._run)
+        return installed_packages.read(self.root, self.name, self._run)
 
     def package_file(self, path: str) -> Item:
         """Read the name and the version of a package file."""
-        return package_file(path, installed.RPM_FILE, self._run)
+        return package_file(path, installed_packages.RPM_FILE, self._run)
 
     def installed_providers(self, names: list[str]) -> dict[str, list[str]]:
         """Return the installed packages that provide virtual names."""
-        return installed.providers(self.root, "zypper", names, self._run)
+        return installed_packages.providers(self.root, "zypper", names, self._run)
 
     def providers(self, names: list[str], view: View) -> dict[str, list[str]]:
         """Return the available packages that provide each virtual name."""
@@ -199,7 +199,7 @@ class Zypper:
             self._check_lock(*result)
             return result
 
-        return offers.providers(self.name, names, run, view.options)
+        return offered_versions.providers(self.name, names, run, view.options)
 
     def component_files(self, components: list[str]) -> list[RepositoryFile]:
         """Return no files: components belong to apt."""
@@ -227,17 +227,17 @@ class Zypper:
             try:
                 rc, out, err = self._run(argv, environment=self._environment())
             except StalledError as error:
-                current = zypper_repositories.aliases_of(zypper_output.current(error.output), files)
+                current = zypper_repositories.aliases_of(zypper_messages.current(error.output), files)
                 urls = {name: url for name, url in zypper_repositories.urls(files).items() if name in rest}
                 stalled = [urls[name] for name in current if name in urls]
-                failed = failed_sources.stalled(stalled or error.urls, urls, error.reason)
+                failed = unreadable_repositories.stalled(stalled or error.urls, urls, error.reason)
                 self._tolerate(failed, len(rest), files, error)
                 gone |= {one.name for one in failed}
                 continue
             self._check_lock(rc, out, err)
-            failed = zypper_repositories.failed(zypper_output.skipped(out, err), files)
+            failed = zypper_repositories.failed(zypper_messages.skipped(out, err), files)
             if failed or rc not in _SUCCESS:
-                self._tolerate(failed, len(rest), files, zypper_output.failure("zypper refresh", rc, out, err))
+                self._tolerate(failed, len(rest), files, zypper_messages.failure("zypper refresh", rc, out, err))
             return gone | {one.name for one in failed}
 
     def _tolerate(
@@ -249,9 +249,9 @@ class Zypper:
             for path in self.failures.needed & {*files}
             for one in zypper_repositories.all_entries({path: files[path]})
         }
-        error = failed_sources.judge(failed, needed, {}).error
+        error = unreadable_repositories.judge(failed, needed, {}).error
         if error:
-            raise PackageManagerError(f"zypper refresh failed. {error} {failed_sources.ADVICE}")
+            raise PackageManagerError(f"zypper refresh failed. {error} {unreadable_repositories.ADVICE}")
         if not failed or len(failed) == number:
             raise cause
         self.failures.add(failed)
@@ -267,7 +267,7 @@ class Zypper:
         for options in dict.fromkeys((_CACHED, view.options)):
             argv = ["zypper", *options, "--non-interactive", "--quiet", "search", "--details", "--match-exact", *names]
             _rc, out, _err = self._run(argv, environment=self._environment())
-            for name, label in offers.zypper_sources(out):
+            for name, label in offered_versions.zypper_sources(out):
                 found.setdefault(name, set()).update(zypper_repositories.aliases_of(label, files) or {label})
         return found
 
@@ -279,7 +279,7 @@ class Zypper:
             self._check_lock(*result)
             return result
 
-        return offers.read(self.name, names, run, view.options)
+        return offered_versions.read(self.name, names, run, view.options)
 
     def dependencies(self, names: list[str], view: View) -> dict[str, dict[str, str]]:
         """Return nothing: only apt is asked."""
@@ -297,10 +297,10 @@ class Zypper:
         try:
             with contextlib.nullcontext({}) if with_holds else zypper_locks.ignored(self.root) as environment:
                 out = self._zypper([command[0], "--dry-run", *command[1:]], view.options, environment)
-            changes = simulation.zypper(out)
-        except zypper_output.SolverError as error:
+            changes = simulated_changes.zypper(out)
+        except zypper_messages.SolverError as error:
             raise PackageManagerError(f"{error}\n{unsolved(steps)}") from error
-        except simulation.SimulationError as error:
+        except simulated_changes.SimulationError as error:
             raise PackageManagerError(str(error)) from error
         self._check_versions(steps, changes)
         return changes
@@ -323,11 +323,11 @@ class Zypper:
 
         zypper considers each package needed that was installed by name. rpm knows the dependencies.
         """
-        return removable.unneeded(self._present(names), self._present(without), self._run)
+        return rpm_removable.unneeded(self._present(names), self._present(without), self._run)
 
     def remove_test(self, names: list[str]) -> list[str]:
         """Return the packages that depend on these packages."""
-        return removable.dependents(self._present(names), self._run)
+        return rpm_removable.dependents(self._present(names), self._run)
 
     # --- changes --------------------------------------------------------------------------------------------------
 
@@ -435,12 +435,12 @@ class Zypper:
         rc, out, err = self._run(argv, environment={**self._environment(), **(environment or {})})
         self._check_lock(rc, out, err)
         if rc not in _SUCCESS:
-            raise zypper_output.failure(f"zypper {arguments[0]}", rc, out, err)
+            raise zypper_messages.failure(f"zypper {arguments[0]}", rc, out, err)
         return out
 
     def _check_lock(self, rc: int, out: str, err: str) -> None:
         if rc == _LOCKED:
-            raise BusyError(busy(zypper_output.problems(out, err).rstrip("."), self._lock_timeout))
+            raise BusyError(busy(zypper_messages.problems(out, err).rstrip("."), self._lock_timeout))
 
     def _rpm(self, arguments: list[str]) -> tuple[int, str, str]:
         return self._run(["rpm", *arguments])
@@ -448,7 +448,7 @@ class Zypper:
     def _checked_rpm(self, arguments: list[str]) -> str:
         rc, out, err = self._rpm(arguments)
         if rc:
-            raise zypper_output.failure(f"rpm {' '.join(arguments)}", rc, out, err)
+            raise zypper_messages.failure(f"rpm {' '.join(arguments)}", rc, out, err)
         return out
 
 

@@ -17,8 +17,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading i
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.url_logins import masked
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import View
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.failed_sources import FailedSource
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.unreadable_repositories import FailedSource
 
 CONFIGURATION = "/etc/zypp"
 ENTRIES = "/etc/zypp/repos.d"

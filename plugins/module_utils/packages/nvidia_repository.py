@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned, url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, own_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, role_file_paths
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import proxy_and_logins as repository_access
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -200,7 +200,7 @@ def is_reached_otherwise(host: Host, repository: dict, record: str) -> bool:
         return False
     if _access_lines(current) not in (
         _access_lines(requested["content"]),
-        _access_lines(own_files.sealed(requested["path"], requested["content"])),
+        _access_lines(role_file_paths.sealed(requested["path"], requested["content"])),
     ):
         return True
     files = access_files(host, repository, record).items()
@@ -251,13 +251,13 @@ def is_written(host: Host, path: str, text: str | None) -> bool:
     if text is None:
         return not observed_files.exists(host, path)
     current = observed_files.content(host, path)
-    has_logins = path in own_files.with_logins(owned.REPOSITORY_ID)
-    return current == text or (has_logins and current == own_files.sealed(path, text))
+    has_logins = path in role_file_paths.with_logins(owned.REPOSITORY_ID)
+    return current == text or (has_logins and current == role_file_paths.sealed(path, text))
 
 
 def mode(path: str) -> str:
     """Return the mode of a file that the roles write beside the entry."""
-    return "0600" if own_files.is_login(path) else "0644"
+    return "0600" if role_file_paths.is_login(path) else "0644"
 
 
 def package_file(path: str, content: str | None) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part, of_steps, package_removal
 
@@ -23,7 +23,7 @@ def plan(host: Host, role: str, owns: Owns) -> Part:
     The files of a part contain nothing of others. Units of packages that the role did not install stay as they are.
     """
     path = f"{owned.STATE_DIRECTORY}/{role}.json"
-    packages = sorted(record.installed_for_certain(host, path, list(host["installed_packages"])))
+    packages = sorted(record_of_role.installed_for_certain(host, path, list(host["installed_packages"])))
     files = [path for path in owns.files if observed_files.exists(host, path)]
     is_ours = bool(packages or files)
     stopped = [

@@ -14,20 +14,27 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Backend, Steps, View
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, SimulatedChange
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import ownership, package_selector
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError, versions
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.holds import VERSIONLOCK
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.ownership import PackageRemoval
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import (
+    REMOVE,
+    SimulatedChange,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, record_ownership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.hold_support import VERSIONLOCK
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_ownership import PackageRemoval
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import (
     TransactionRequest,
     TransactionResult,
     leftover,
     prepare,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources, host_files, own_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.version_choice import TransactionError, versions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
+    apt_sources,
+    file_writing,
+    role_file_paths,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 
 # The purge of these packages deletes the user's data: that of docker.io deletes /var/lib/docker with all volumes. They
 # are removed, and their configuration files stay. Source: prerm and postrm of docker.io 20.10.24+dfsg1-1 of Debian.
@@ -69,11 +76,11 @@ def absent(
         if removal.streams:
             backend.reset([str(stream["module"]) for stream in removal.streams])
             backend.enable([stream["before"] for stream in removal.streams if stream["before"]])
-        gone = [host_files.current(file.path, journal.root) for file in files if file.content is None]
+        gone = [file_writing.current(file.path, journal.root) for file in files if file.content is None]
         if gone or removal.keys:
             backend.forget(gone, removal.keys)
         for file in files:
-            host_files.write(file, journal.root)
+            file_writing.write(file, journal.root)
         for one in journals:
             one.forget()
     result.repaired = repaired
@@ -137,7 +144,7 @@ def _plan(
     """
     state, enabled, journal = backend.installed(), backend.enabled_streams(), journals[0]
     paths = [one.path for one in journals]
-    removal = ownership.together(one.removal(state, enabled=enabled, without=paths) for one in journals)
+    removal = record_ownership.together(one.removal(state, enabled=enabled, without=paths) for one in journals)
     stay = [name for name in removal.packages if _stays(name, request, state, removal)]
     held = {name for record in journal.others(paths) for name in record["holds"]}
     if any(versions(f"{name}:any", state) for name in held):
@@ -163,11 +170,11 @@ def _plan(
     result.streams = [str(stream["module"]) for stream in removal.streams]
     result.released = removal.holds
     result.kept = sorted({*stay, *rest} - set(unneeded))
-    files = host_files.outdated(
+    files = file_writing.outdated(
         [*_restored(removal, journal), *(RepositoryFile(path, None) for path in _paths(removal, backend.name))],
         journal.root,
     )
-    result.files = [host_files.diff(host_files.current(file.path, journal.root), file) for file in files]
+    result.files = [file_writing.diff(file_writing.current(file.path, journal.root), file) for file in files]
     return result, removal, files
 
 
@@ -194,14 +201,14 @@ def _stays(name: str, request: TransactionRequest, state: dict[str, Any], remova
 def _paths(removal: PackageRemoval, manager: str) -> list[str]:
     """Return the files to remove, the entries of repositories before their keys."""
     # The roles do not record the files of their own repository.
-    own = [name for name in removal.repositories if ownership.is_ours(name)]
-    unrecorded = [path for name in own for path in own_files.of_manager(name, manager)[::-1]]
+    own = [name for name in removal.repositories if record_ownership.is_ours(name)]
+    unrecorded = [path for name in own for path in role_file_paths.of_manager(name, manager)[::-1]]
     return list(dict.fromkeys([*removal.files, *unrecorded]))
 
 
 def _restored(removal: PackageRemoval, journal: Journal) -> list[RepositoryFile]:
     """Return the former text of changed files of others, unless somebody has changed them since."""
-    found = {item["path"]: host_files.current(item["path"], journal.root) for item in removal.restore}
+    found = {item["path"]: file_writing.current(item["path"], journal.root) for item in removal.restore}
     texts = {path: file.content.decode("utf-8", "surrogateescape") for path, file in found.items() if file.content}
     restored = apt_sources.restored(texts, removal.restore)
     return [

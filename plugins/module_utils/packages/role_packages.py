@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
@@ -147,7 +147,7 @@ class RolePackagesCase:
 
 def found_on(host: Host, unit: Sequence[str]) -> dict[str, str]:
     """Return the installed packages with their versions, without epoch."""
-    known = {name: installed.versions(name, host["installed_packages"]) for name in unit}
+    known = {name: installed_packages.versions(name, host["installed_packages"]) for name in unit}
     return {name: versions[-1].rpartition(":")[2] for name, versions in known.items() if versions}
 
 
@@ -170,7 +170,7 @@ def wrong(case: RolePackagesCase) -> str | None:
     if len(set(found.values())) > 1:
         listed = ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
         return f"the packages have different versions: {listed}"
-    missing = [name for name in (*case.unit, *case.others) if not installed.is_installed(case.host, name)]
+    missing = [name for name in (*case.unit, *case.others) if not installed_packages.is_installed(case.host, name)]
     if missing:
         return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
     version = found[case.unit[0]]
@@ -203,8 +203,8 @@ def plan(case: RolePackagesCase) -> RolePackages:
 
 def plan_repository(host: Host, definition: dict[str, Any], work: RoleTransaction, *, is_needed: bool) -> None:
     """Plan the role's repository: a missing one that is needed, or changed settings of its own entry."""
-    is_missing = is_needed and not own_repository.is_present(host, definition["name"])
-    if is_missing or own_repository.is_outdated(host, definition):
+    is_missing = is_needed and not role_repository.is_present(host, definition["name"])
+    if is_missing or role_repository.is_outdated(host, definition):
         work.repositories = [definition]
 
 
@@ -219,7 +219,7 @@ def plan_holds(
     coming = [item.partition("=")[0] for item in work.install]
     if any(name in coming or name not in held for name in members):
         work.hold = list(members)
-        work.install += [needs] if needs and not installed.is_installed(host, needs) else []
+        work.install += [needs] if needs and not installed_packages.is_installed(host, needs) else []
 
 
 def replaces(host: Host, work: RoleTransaction | None, is_driver: Callable[[str], bool]) -> bool:
@@ -266,7 +266,7 @@ def _install(
     result.reasons.append(why)
     if case.definition:
         plan_repository(case.host, case.definition, work, is_needed=True)
-    missing = [name for name in case.others if not installed.is_installed(case.host, name)]
+    missing = [name for name in case.others if not installed_packages.is_installed(case.host, name)]
     available = case.versions or {}
     if any(name not in available for name in case.unit):
         result.query = {"query": list(case.unit), "repositories": work.repositories}

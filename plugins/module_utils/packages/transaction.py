@@ -16,24 +16,24 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.temporary_dire
     remove_abandoned,
     workspace,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dnf_locks, installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dnf_locks, installed_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Backend, Item, Steps, View
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     allowed_changes,
-    choice,
-    further_keys,
+    failed_transaction_undo,
+    further_rpm_keys,
     package_selector,
-    undo,
     unreadable_sources,
+    version_choice,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.package_selector import Selector
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import host_files, openpgp
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import Repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.version_choice import TransactionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import file_contents as repository_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import file_writing, openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.repository_options import Repository
 
 # The names of files that configure repositories.
 _ENTRIES = (".list", ".sources", ".repo")
@@ -146,7 +146,7 @@ def prepare(backend: Backend, journal: Journal) -> list[str]:
     backend.wait()
     remove_abandoned(journal.root)
     for file in journal.previous():
-        host_files.remove_temporary(file.path, journal.root)
+        file_writing.remove_temporary(file.path, journal.root)
     broken = backend.broken()
     planned = journal.planned()
     if broken or planned:
@@ -203,9 +203,11 @@ def plan(request: TransactionRequest, backend: Backend, journal: Journal) -> Tra
     """Compare the request with the host."""
     state = backend.installed()
     todo = TransactionTodo(broken=backend.broken(), finish=journal.is_unfinished())
-    todo.missing = [item for item in request.install if not choice.is_satisfied(item, state, backend.name)]
-    todo.remove = [name for name in request.remove if choice.versions(name, state)]
-    todo.purge = [name for name in request.purge if choice.versions(name, state) or name in state["config_files"]]
+    todo.missing = [item for item in request.install if not version_choice.is_satisfied(item, state, backend.name)]
+    todo.remove = [name for name in request.remove if version_choice.versions(name, state)]
+    todo.purge = [
+        name for name in request.purge if version_choice.versions(name, state) or name in state["config_files"]
+    ]
     for repository in request.repositories:
         if repository_files.needs_key(repository, backend.name, journal.root):
             todo.without_key.append(repository)
@@ -214,7 +216,7 @@ def plan(request: TransactionRequest, backend: Backend, journal: Journal) -> Tra
             todo.files += repository_files.files(repository, backend.name, key)
     own = {file.path for file in todo.files}
     todo.files += backend.component_files(list(request.components))
-    todo.files = host_files.outdated([*todo.files, *request.files], journal.root)
+    todo.files = file_writing.outdated([*todo.files, *request.files], journal.root)
     todo.access = [file.path for file in todo.files if file.path in own]
     enabled = backend.enabled_streams()
     todo.streams = [name for name in request.streams if enabled.get(name.partition(":")[0]) != name.partition(":")[2]]
@@ -228,12 +230,14 @@ def plan(request: TransactionRequest, backend: Backend, journal: Journal) -> Tra
 
 def _is_stale(lock: str, selectors: tuple[Selector, ...], state: dict[str, Any]) -> bool:
     name, version = dnf_locks.locked_version(lock)
-    is_installed = any(installed.lock_covers(lock, name, found) for found in choice.versions(name, state))
+    is_installed = any(
+        installed_packages.lock_covers(lock, name, found) for found in version_choice.versions(name, state)
+    )
     return bool(name) and not is_installed and package_selector.is_selected(selectors, name, version)
 
 
 def _is_selected(selectors: tuple[Selector, ...], name: str, state: dict[str, Any]) -> bool:
-    return package_selector.is_selected(selectors, name, *choice.versions(f"{name}:any", state))
+    return package_selector.is_selected(selectors, name, *version_choice.versions(f"{name}:any", state))
 
 
 # --- simulation ---------------------------------------------------------------------------------------------------
@@ -269,10 +273,10 @@ def _simulate(
     with workspace() as directory:
         view = backend.view(directory, [*_written(journal, files), *files]) if todo.looks else View()
         with unreadable_sources.explained([item.name for item in todo.missing if not item.file], backend, view):
-            choice.check_streams(todo.streams, backend, view)
-            changes = choice.simulate(todo.missing, steps, backend, view)
+            version_choice.check_streams(todo.streams, backend, view)
+            changes = version_choice.simulate(todo.missing, steps, backend, view)
         run = _Run(request, todo, backend, journal, before, files, steps)
-        run.result.files = [host_files.diff(host_files.current(file.path, journal.root), file) for file in files]
+        run.result.files = [file_writing.diff(file_writing.current(file.path, journal.root), file) for file in files]
         run.result.streams = todo.streams
         _judge(run, changes)
         if is_real:
@@ -297,14 +301,14 @@ def _with_keys(todo: TransactionTodo, backend: Backend, journal: Journal) -> lis
     files = [*todo.files]
     for repository in todo.without_key:
         key = repository_files.fetch_key(repository)
-        files += host_files.outdated(repository_files.files(repository, backend.name, key), journal.root)
+        files += file_writing.outdated(repository_files.files(repository, backend.name, key), journal.root)
     return files
 
 
 def _written(journal: Journal, files: list[RepositoryFile]) -> list[RepositoryFile]:
     """Return the files that an interrupted run wrote, except `files`. The package manager may not know their keys."""
     paths = {file.path for file in files}
-    found = [host_files.current(file.path, journal.root) for file in journal.previous() if file.path not in paths]
+    found = [file_writing.current(file.path, journal.root) for file in journal.previous() if file.path not in paths]
     return [file for file in found if file.content is not None]
 
 
@@ -366,7 +370,7 @@ def _other_versions(run: _Run, changes: list[SimulatedChange]) -> list[str]:
             and item.name.partition(":")[2] in ("", "any", change.arch)
         ]
         after = change.after
-        if after and items and not any(choice.is_version(item, after, run.backend.name) for item in items):
+        if after and items and not any(version_choice.is_version(item, after, run.backend.name) for item in items):
             found.append(f"{change} (requested: {', '.join(map(str, items))})")
     return found
 
@@ -385,10 +389,12 @@ def _act(run: _Run) -> None:
     enabled = backend.enabled_streams()
     unrepaired = ""
     _begin(run, keys, released)
-    begun = undo.Begun(backend, journal, run.before, run.result.changes, enabled, steps.streams, released, locks)
+    begun = failed_transaction_undo.Begun(
+        backend, journal, run.before, run.result.changes, enabled, steps.streams, released, locks
+    )
     try:
         for file in run.files:
-            host_files.write(file, journal.root)
+            file_writing.write(file, journal.root)
         if run.todo.looks or interrupted.files:
             backend.apply([*interrupted.files, *run.files])
         # With dnf, this removes all locks on a package, so it precedes the new locks.
@@ -408,12 +414,12 @@ def _act(run: _Run) -> None:
                 begun.changes = changes
         try:
             backend.act(steps)
-        except undo.FAILURES:
-            unrepaired = undo.repair(begun)
+        except failed_transaction_undo.FAILURES:
+            unrepaired = failed_transaction_undo.repair(begun)
             raise
         _hold(run, interrupted.released)
-    except undo.FAILURES as error:
-        sentences = [str(error), unreadable_sources.hint(backend), undo.undo(begun)]
+    except failed_transaction_undo.FAILURES as error:
+        sentences = [str(error), unreadable_sources.hint(backend), failed_transaction_undo.undo(begun)]
         try:
             # Incomplete packages do not count as installed yet. The record must not miss them. With rpm, they can look
             # complete after the restoration.
@@ -424,7 +430,7 @@ def _act(run: _Run) -> None:
                 sentences.append(f"The packages could not be repaired: {unrepaired} The next run tries again.")
             else:
                 journal.finish(backend.installed(), enabled=backend.enabled_streams(), keys=keys)
-        except undo.FAILURES as failure:
+        except failed_transaction_undo.FAILURES as failure:
             sentences.append(f"The record is not complete: {failure} The next run completes it.")
         raise TransactionError(" ".join(filter(None, sentences))) from error
     journal.finish(backend.installed(), enabled=backend.enabled_streams(), keys=keys, holds=run.result.held)
@@ -473,7 +479,7 @@ def _keys(run: _Run) -> list[str]:
     for repository in run.request.repositories:
         path = repository_files.key_path(repository, run.backend.name)
         new = [file.content for file in run.files if file.path == path and file.content]
-        key = new[0] if new else host_files.current(path, run.journal.root).content
+        key = new[0] if new else file_writing.current(path, run.journal.root).content
         found += openpgp.fingerprints(key) if key else []
     return found
 
@@ -481,8 +487,8 @@ def _keys(run: _Run) -> list[str]:
 def _further_keys(run: _Run, keys: list[str]) -> list[str]:
     """Return the other keys in the key files that this transaction replaces."""
     paths = {repository_files.key_path(repository, run.backend.name) for repository in run.request.repositories}
-    former = [host_files.current(file.path, run.journal.root).content for file in run.files if file.path in paths]
-    return further_keys.in_files(former, keys, [run.journal.read(), *run.journal.others()]) if former else []
+    former = [file_writing.current(file.path, run.journal.root).content for file in run.files if file.path in paths]
+    return further_rpm_keys.in_files(former, keys, [run.journal.read(), *run.journal.others()]) if former else []
 
 
 def _must_release(name: str, run: _Run) -> bool:

@@ -14,8 +14,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     PackageManagerError,
     View,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import failed_sources
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.version_choice import TransactionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import unreadable_repositories
 
 
 @contextlib.contextmanager
@@ -29,9 +29,9 @@ def explained(names: list[str], backend: Backend, view: View) -> Iterator[None]:
         if not backend.failures.found:
             raise
         note_lost(names, backend, view)
-        found = failed_sources.judge(backend.failures.found, (), backend.failures.offered_by).error
+        found = unreadable_repositories.judge(backend.failures.found, (), backend.failures.offered_by).error
         if found:
-            raise TransactionError(f"{found} Nothing was changed. {failed_sources.ADVICE}") from error
+            raise TransactionError(f"{found} Nothing was changed. {unreadable_repositories.ADVICE}") from error
         raise TransactionError(f"{error} {hint(backend)}") from error
 
 

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, variable_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import after_driver, is_driver_wanted
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import after_driver, is_driver_wanted
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part, package_query
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import PersistenceRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.variables import PersistenceRequest
 
 
 def plan(context: Context, parts: Mapping[str, Part]) -> Part:

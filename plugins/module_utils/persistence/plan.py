@@ -14,13 +14,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver, nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.lxc_guest import VARIANT
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed_packages import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import PersistenceRequest
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.variables import PersistenceRequest
 
 UNIT = "nvidia-persistenced.service"
 UNIT_FILE = owned.PERSISTENCED_UNIT

@@ -14,7 +14,7 @@ import re
 from typing import Callable, NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_lists
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_list_names
 
 # The pockets of a release: suffixes of the codename in a suite.
 _POCKETS = ("", "-updates", "-security", "/updates", "-backports", "-backports-sloppy", "-proposed-updates")
@@ -160,14 +160,14 @@ def add_components(
     return {path: _insert(files[path], changes) for path, changes in additions.items()}
 
 
-def recorded_origin(root: str = "/", run: apt_lists.Run | None = None) -> Origin:
+def recorded_origin(root: str = "/", run: apt_list_names.Run | None = None) -> Origin:
     """Return a function that returns the ``Origin`` in the Release file that apt downloaded for a URL and a suite.
 
     Before the first download, the URLs in a mirror list on the host count. `run` asks apt for the names of the files of
     sources without a web server, such as mirror lists and directories.
     """
     place = os.path.join(root, "var/lib/apt/lists")
-    lists = apt_lists.AptLists(run)
+    lists = apt_list_names.AptLists(run)
 
     def origin(uri: str, suite: str) -> str | None:
         stem = lists.stem(uri, suite)
@@ -181,7 +181,7 @@ def recorded_origin(root: str = "/", run: apt_lists.Run | None = None) -> Origin
                             break
             except OSError:
                 continue
-        return _origin_of(apt_lists.mirrors(uri, root))
+        return _origin_of(apt_list_names.mirrors(uri, root))
 
     return origin
 

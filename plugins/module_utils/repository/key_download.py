@@ -13,7 +13,7 @@ from ansible.module_utils.urls import open_url
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.retries import Retries, note
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.download_retries import Retries, note
 
 _PROXIES = ("http_proxy", "https_proxy")
 

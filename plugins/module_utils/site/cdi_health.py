@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.document import Comparison
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import host_nodes, staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import directories
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import observed_host_nodes, stale_driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.specification_document import Comparison
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toolkit_cdi_units
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -23,24 +23,26 @@ _MOST = 4
 def problems(host: Host, facts: dict[str, t.Any]) -> list[str]:
     """Return what is wrong with each specification, and the command that writes it again."""
     specs = host.get("cdi_specs", [])
-    written = places.real(cdi_units.output(host)) if cdi_units.has_units(host) else None
+    written = directories.real(toolkit_cdi_units.output(host)) if toolkit_cdi_units.has_units(host) else None
     found = []
     for spec in specs:
         path, ours = spec["path"], spec["ours"]
-        remedy = f"systemctl restart {cdi_units.SERVICE}" if places.real(path) == written else None
+        remedy = f"systemctl restart {toolkit_cdi_units.SERVICE}" if directories.real(path) == written else None
         text = (
-            staleness.stale_message(
+            stale_driver_version.stale_message(
                 path,
                 spec["driver_versions"],
                 nvidia_driver(host)["loaded"],
                 ours=ours,
                 command=remedy,
             )
-            or staleness.changed_message(path, spec["uuids"], host_nodes.uuids(facts), ours=ours, command=remedy)
+            or stale_driver_version.changed_message(
+                path, spec["uuids"], observed_host_nodes.uuids(facts), ours=ours, command=remedy
+            )
             or _different(host, facts, spec, remedy)
         )
         found += [text] if text else []
-    return [*found, *staleness.duplicates(specs)]
+    return [*found, *stale_driver_version.duplicates(specs)]
 
 
 def notes(host: Host, facts: dict[str, t.Any]) -> list[str]:
@@ -59,7 +61,7 @@ def _different(host: Host, facts: dict[str, t.Any], spec: t.Any, command: str | 
         return None
     more = [f"{len(differences) - _MOST} more differences"] if len(differences) > _MOST else []
     text = " and ".join([*differences[:_MOST], *more])
-    return staleness.different_message(spec["path"], text, ours=spec["ours"], command=command)
+    return stale_driver_version.different_message(spec["path"], text, ours=spec["ours"], command=command)
 
 
 def _compared(host: Host, facts: dict[str, t.Any], spec: t.Any) -> Comparison:
@@ -67,4 +69,4 @@ def _compared(host: Host, facts: dict[str, t.Any], spec: t.Any) -> Comparison:
     specs = host.get("cdi_specs", [])
     effective = {name: other["path"] for other in specs for name in other.get("nodes") or {}}
     names = [name for name in spec.get("nodes") or {} if effective[name] == spec["path"]]
-    return host_nodes.compare_specification(spec, host.get("cdi_nodes"), facts, names)
+    return observed_host_nodes.compare_specification(spec, host.get("cdi_nodes"), facts, names)

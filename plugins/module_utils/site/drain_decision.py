@@ -19,11 +19,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.option_limits 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, plain, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import interruptions
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import record as workload_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.options import OPTIONS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import drain_record as workload_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_options import OPTIONS
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Part
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan_of_all_parts import Part
 
 NONE, KUBERNETES = "none", "kubernetes"
 PREFIX = "site_drain"

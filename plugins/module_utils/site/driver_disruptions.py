@@ -20,9 +20,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
     REBOOT,
     Disruption,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import DriverRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_module_loading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import DriverPlan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def of_present(
         return []
     found = []
     if result.reloads:
-        daemons = module_loading.daemons(host)
+        daemons = kernel_module_loading.daemons(host)
         stops = f" (stopped meanwhile: {', '.join(daemons)})" if daemons else ""
         found.append(
             Disruption(DRIVER_RELOAD, f"another driver than the loaded {nvidia_driver(host)['loaded']}{stops}")
@@ -50,7 +50,7 @@ def of_present(
     if predicted:
         found.append(_allowed(predicted, request, is_controller))
     elif decision["ids"] and not result.reloads:
-        users = tuple(module_loading.gpu_users(host))
+        users = tuple(kernel_module_loading.gpu_users(host))
         known = Disruption(REBOOT, "; ".join(decision["reasons"]), count=len(users), names=users)
         by = _POLICY if request.reboot_policy != "when_required" else str(decision["why_not"])
         found.append(known if decision["go"] else dataclasses.replace(known, state=FORBIDDEN, forbidden_by=by))
@@ -86,8 +86,8 @@ def _predicted_reboot(host: Host, request: DriverRequest, result: DriverPlan) ->
         return None
     if result.reloads or not request.activate:
         return None
-    users = module_loading.gpu_users(host)
-    modules = module_loading.dependent_modules(host)
+    users = kernel_module_loading.gpu_users(host)
+    modules = kernel_module_loading.dependent_modules(host)
     if not users and not modules:
         return None
     in_use = "; ".join(f"the loaded modules are in use by {user}" for user in [*users, *modules])

@@ -15,7 +15,7 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import LOCK_TIMEOUT, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import query, rejected_sources
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan_of_all_parts import query, rejected_sources
 
 # Runs module package_transaction with these options. Returns its result, or the text of its failure.
 Run = Callable[[dict[str, Any]], "dict[str, Any] | str"]

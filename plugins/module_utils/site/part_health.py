@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 
@@ -28,7 +28,7 @@ def _of_part(host: Host, part: Declaration) -> list[str]:
     if not part.owns.verified or not observed_files.exists(host, path):
         return []
     repair = f"Run playbook gpufleet.hosts.site with --tags {part.name} to repair it."
-    packages = [name for name in record.read(host, path)["requested"] if name not in host["installed_packages"]]
+    packages = [name for name in record_of_role.read(host, path)["requested"] if name not in host["installed_packages"]]
     found = [f"Package {name}, which role {part.name} installed, is missing. {repair}" for name in packages]
     files = [path for path in part.owns.files if not observed_files.exists(host, path)]
     found += [f"{path}, which role {part.name} wrote, is missing. {repair}" for path in files]

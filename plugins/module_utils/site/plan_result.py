@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import application, package_queries, registry
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import package_queries, registry, turns_of_parts
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part
@@ -25,8 +25,8 @@ def of_parts(parts: dict[str, Part], *, check_mode: bool) -> dict[str, Any]:
         "plan": {name: part.plan for name, part in parts.items()},
         "acting": [name for name, part in parts.items() if part.acts],
         "order": registry.order(),
-        "apply": application.apply(parts, check_mode=check_mode),
-        "removed_first": application.removed_first(parts),
+        "apply": turns_of_parts.apply(parts, check_mode=check_mode),
+        "removed_first": turns_of_parts.removed_first(parts),
         "changes": package_queries.changes(parts),
         "reports": {f"{name}_report": part.report for name, part in parts.items() if part.report},
         "has_secrets": any(part.has_secrets for part in parts.values()),

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plans of a fleet as text for a terminal. Pure functions of the entries of report.py."""
+"""The plans of a fleet as text for a terminal. Pure functions of the entries of plan_report.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
     REBOOT,
     Disruption,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.output.text_lines import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output.fleet_lines import (
     CHANGES,
     ERROR,
     PLAIN,

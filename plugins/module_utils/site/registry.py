@@ -14,11 +14,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.part import 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver.part import PART as GAUDI_DRIVER
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import role as kubernetes_role
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.part import PART as NEURON_DRIVER
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import request as observe_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import variables as observe_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.part import PART as NVIDIA_PERSISTENCED
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.part import PART as CONTAINER_PROOF
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.driver import PART as NVIDIA_DRIVER
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.driver_part import PART as NVIDIA_DRIVER
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.verify_part import PART as VERIFY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.volume_part import PART as DRIVER_VOLUME
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.role import ROLE as GPU_SLURM_NODE

@@ -9,13 +9,13 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import is_driver_wanted
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import is_driver_wanted
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import variables as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes, steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part, Values, of_steps
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import new_volume
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import unpredicted_volume
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import VolumePrediction
@@ -46,7 +46,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         or upcoming != (vendor_names.nvidia_driver(host)["loaded"] or vendor_names.nvidia_driver(host)["on_disk"])
     ):
         # The prediction is for another version or another volume.
-        created = steps.own(steps.VOLUME, new_volume.text(host, options, upcoming), keeps=_kept(prediction))
+        created = steps.own(steps.VOLUME, unpredicted_volume.text(host, options, upcoming), keeps=_kept(prediction))
         return of_steps([created], plan=options, is_only_reported=vendor_names.nvidia_driver(host)["loaded"] is None)
     if prediction is None or not upcoming:
         return of_steps([], plan=options, reasons=["no NVIDIA driver is loaded"])

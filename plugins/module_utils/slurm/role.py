@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Owns, RoleDeclaration
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.request import SlurmNodeRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.variables import SlurmNodeRequest
 
 ROLE = RoleDeclaration(
     name="gpu_slurm_node", request=SlurmNodeRequest, reports=True, owns=Owns(units=("slurmd.service",))

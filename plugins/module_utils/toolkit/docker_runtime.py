@@ -10,9 +10,14 @@ import os
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json, fields, flags, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import (
+    dockerd_flags,
+    json_text,
+    option_fields,
+    record,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import (
     DEFAULT_PATH,
     DaemonConfigError,
 )
@@ -63,10 +68,10 @@ def plan(host: Host, runtime: DockerRuntime = _NVIDIA, *, default_runtime: bool)
     if host["docker_daemon_json"].get("error"):
         result.problems.append(str(host["docker_daemon_json"]["error"]))
         return result
-    daemon_flags = [flags.Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
+    daemon_flags = [dockerd_flags.Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
     try:
         state = _state(host)
-        foreign = _foreign(host, runtime, state, flags.runtimes(daemon_flags))
+        foreign = _foreign(host, runtime, state, dockerd_flags.runtimes(daemon_flags))
         if foreign:
             result.reasons.append(foreign)
         else:
@@ -118,12 +123,12 @@ def _foreign(host: Host, runtime: DockerRuntime, state: record.State, of_flags: 
     """Return who else has registered the runtime, or None."""
     if runtime.name in of_flags:
         return f"a flag of {UNIT} registers runtime {runtime.name}"
-    there = daemon_json.runtimes(host["docker_daemon_json"].get("content")).get(runtime.name)
+    there = json_text.runtimes(host["docker_daemon_json"].get("content")).get(runtime.name)
     ours = any(
         runtime.manager in entry.managers and tuple(leaf.path[:2]) == ("runtimes", runtime.name)
         for leaf, entry in state.record.entries.items()
     )
-    path = fields.program(there)
+    path = option_fields.program(there)
     # The program of an earlier installation is gone.
     is_missing = runtime.name in host["docker_daemon_json"].get("missing_runtimes", {}) and str(path).startswith("/")
     if ours or is_missing or os.path.basename(str(path)) != os.path.basename(runtime.path):

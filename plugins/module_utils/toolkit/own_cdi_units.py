@@ -9,13 +9,13 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification, staleness
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.staleness import REFRESH_UNIT as UNIT
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import directories
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification, stale_driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.stale_driver_version import REFRESH_UNIT as UNIT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import root_python
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toolkit_cdi_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 
 if t.TYPE_CHECKING:
@@ -25,7 +25,7 @@ if t.TYPE_CHECKING:
 OPTIONS: dict[str, t.Any] = {
     "state": "present",
     "mode": specification.GPU,
-    "vendor": staleness.VENDOR,
+    "vendor": stale_driver_version.VENDOR,
     "class": None,
     "device_names": list(specification.DEFAULT_NAMES),
     "path": owned.CDI_REFRESHED,
@@ -38,7 +38,7 @@ OPTIONS: dict[str, t.Any] = {
     # Without the persistence daemon, the driver initializes the GPUs first.
     "timeout": 60,
     "root": "/",
-    "vendor_units": list(cdi_units.UNITS),
+    "vendor_units": list(toolkit_cdi_units.UNITS),
 }
 # Option -u of nvidia-modprobe loads nvidia-uvm, and with it nvidia, and -c 0 makes its nodes: NVIDIA/nvidia-modprobe,
 # nvidia-modprobe.c (149440ca). Some driver packages lack this program. The unit has no order after
@@ -130,10 +130,10 @@ def plan(
     # An interrupted run may have written the unit but not reloaded systemd.
     result.reload = bool(result.files) or bool(state.get("need_daemon_reload"))
     result.enable = [] if state.get("unit_file_state") == "enabled" else [UNIT]
-    specs = {places.real(spec["path"]): spec for spec in host["cdi_specs"]}
+    specs = {directories.real(spec["path"]): spec for spec in host["cdi_specs"]}
     result.remove = sorted(spec["path"] for path, spec in specs.items() if path != owned.CDI_REFRESHED)
     named = specs[owned.CDI_REFRESHED]["driver_versions"] if owned.CDI_REFRESHED in specs else []
-    is_stale = staleness.stale_message(owned.CDI_REFRESHED, named, driver, ours=True) is not None
+    is_stale = stale_driver_version.stale_message(owned.CDI_REFRESHED, named, driver, ours=True) is not None
     is_new = bool(result.options or result.files) or owned.CDI_REFRESHED in changed
     # Without a driver, the program cannot describe the GPUs.
     result.restart = bool(driver) and (owned.CDI_REFRESHED not in specs or is_stale or has_new_driver or is_new)
@@ -182,7 +182,7 @@ def removal(host: Host, besides: t.Collection[str] = ()) -> OwnCdi:
     result.remove = [
         spec["path"]
         for spec in host["cdi_specs"]
-        if spec["ours"] and places.real(spec["path"]) == owned.CDI_REFRESHED and spec["path"] not in besides
+        if spec["ours"] and directories.real(spec["path"]) == owned.CDI_REFRESHED and spec["path"] not in besides
     ]
     result.steps = [
         *(steps.own(steps.SERVICE, f"disable {name}") for name in result.disable),
@@ -197,7 +197,7 @@ def _obstacle(host: Host) -> str | None:
     """Return why the role does not keep the specification up to date on this host."""
     if not host["services"]:
         return "systemd is not running, so nothing keeps a CDI specification up to date"
-    for unit in cdi_units.UNITS:
+    for unit in toolkit_cdi_units.UNITS:
         if (host["services"].get(unit) or {}).get("unit_file_state") in ("enabled", "enabled-runtime"):
             return f"{unit} of NVIDIA's container toolkit is enabled, so it writes the CDI specification"
     others = sorted(spec["path"] for spec in host["cdi_specs"] if not spec["ours"])

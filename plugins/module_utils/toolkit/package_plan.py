@@ -10,9 +10,9 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository, role_packages
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages, role_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import (
     RolePackages,
     RolePackagesCase,
@@ -23,7 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import repo
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import ToolkitRequest
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.variables import ToolkitRequest
 
 # The packages that NVIDIA builds and publishes together. The toolkit requires the exact versions of the base and of the
 # tools since 1.18.0: NVIDIA/nvidia-container-toolkit, packaging/debian/control and packaging/rpm/SPECS (d34b304).
@@ -68,7 +68,7 @@ def plan(
     else:
         result = role_packages.plan(case)
         result.source = _source(request) if wrong else None
-        if wrong or own_repository.is_present(host, repository.NAME):
+        if wrong or role_repository.is_present(host, repository.NAME):
             _pin(case, result)
     if not wrong and not packages_record.read(host, case.record)["requested"]:
         result.reasons.append(f"the installed toolkit {result.version} is kept")
@@ -94,7 +94,7 @@ def _case(
     else:
         place = f"NVIDIA's repository {definition['url'] if definition else ''}"
     # Settings of the role's own repository are kept up to date even if the packages come from another one.
-    uses_own = own_repository.is_present(host, repository.NAME) or (_source(request) == "nvidia" and not files)
+    uses_own = role_repository.is_present(host, repository.NAME) or (_source(request) == "nvidia" and not files)
     return RolePackagesCase(
         host=host,
         role=_ROLE,

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import staleness
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import stale_driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import variables as driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import variables as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
@@ -23,14 +23,16 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan imp
     of_role,
     of_steps,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units, config_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_toml, toolkit_cdi_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.compatibility import ENGINES
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import plan as toolkit_cri
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import variables as toolkit_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as toolkit_cri
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import runtime as node_runtime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
+    nvidia_and_habana_runtimes as node_runtime,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.version_compatibility import ENGINES
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -64,8 +66,8 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     common: dict[str, Any] = {
         "engines": engines,
         "driver": upcoming,
-        "cdi_waits": cdi_units.waits(host, context.facts, upcoming),
-        "cdi_changed": cdi_units.changed(host, context.facts),
+        "cdi_waits": toolkit_cdi_units.waits(host, context.facts, upcoming),
+        "cdi_changed": toolkit_cdi_units.changed(host, context.facts),
         # Without activation, the old driver stays loaded, whose libraries are gone.
         "has_new_driver": driver.installs and driver_request.read(context.values["nvidia_driver"]).activate,
         "cdi_program": context.cdi_program,
@@ -146,7 +148,7 @@ PART = Declaration(
     removed_first=True,
     owns=Owns(
         files=(
-            config_file.PATH,
+            config_toml.PATH,
             owned.CONTAINER_TOOLKIT_APT_PREFERENCES,
             owned.CONTAINER_TOOLKIT_RECORD,
             owned.CONTAINER_TOOLKIT_CONFIG_RECORD,
@@ -155,12 +157,12 @@ PART = Declaration(
             owned.CONTAINERD_CONFIG_RECORD,
             owned.CONTAINERD_RESTART_MARKER,
             owned.CRIO_RESTART_MARKER,
-            *cdi_units.FILES,
+            *toolkit_cdi_units.FILES,
             owned.CDI_PROGRAM,
             owned.CDI_UNIT,
             owned.WRAPPER,
         ),
-        units=(*cdi_units.UNITS, staleness.REFRESH_UNIT, "crio.service"),
+        units=(*toolkit_cdi_units.UNITS, stale_driver_version.REFRESH_UNIT, "crio.service"),
         repositories=(owned.CONTAINER_TOOLKIT_REPOSITORY_ID,),
     ),
 )

@@ -10,33 +10,35 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, disruptions
-from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.request import NODE_ROLE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, restart_disruptions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.role_variables import NODE_ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers
-from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import plan as migration_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import planned_steps as migration_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RolePackages, RoleTransaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
-    cdi_units,
-    compatibility,
-    config_file,
+    config_toml,
     docker_runtime,
     nvidia_docker_file,
     own_cdi_units,
     package_plan,
     registered_runtimes,
+    toolkit_cdi_units,
+    version_compatibility,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import plan as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import runtime as node_runtime
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
+    nvidia_and_habana_runtimes as node_runtime,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor import TomlError
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.distribution import KubernetesNode
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import ToolkitRequest
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.node_distribution import KubernetesNode
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.variables import ToolkitRequest
 
 
 @dataclasses.dataclass
@@ -59,9 +61,9 @@ class ToolkitPlan:
     config_needed: bool = False
     restart: list[str] = dataclasses.field(default_factory=list)
     # The change of the toolkit's own configuration. None: it stays.
-    config: config_file.ConfigChange | None = None
+    config: config_toml.ConfigChange | None = None
     # The units that keep the CDI specification up to date.
-    cdi: cdi_units.Refresh = dataclasses.field(default_factory=cdi_units.Refresh)
+    cdi: toolkit_cdi_units.Refresh = dataclasses.field(default_factory=toolkit_cdi_units.Refresh)
     # The program that keeps it up to date if no unit of the toolkit does.
     own_cdi: own_cdi_units.OwnCdi = dataclasses.field(default_factory=own_cdi_units.OwnCdi)
     # The program nvidia-docker.
@@ -107,7 +109,7 @@ def plan(
         result.migration = migration_plan.plan(host, remove_containers=request.migrate_remove_containers)
         host = migration_plan.after(host, result.migration)
     reasons = _packages(result, package_plan.plan(host, request, platforms, versions), host, request)
-    result.problems += compatibility.problems(
+    result.problems += version_compatibility.problems(
         driver, result.version, coexistence.for_containers(host, engines), request.isolations
     )
     if "docker" in engines:
@@ -141,8 +143,8 @@ def _specification(
 ) -> list[str]:
     """Plan what keeps the CDI specification up to date: a unit of the toolkit, or a program. Return the reasons."""
     installs = bool(result.transaction and result.transaction.install)
-    result.cdi = cdi_units.plan(host, result.version, driver, installs=installs, **kept)
-    if compatibility.CDI in request.isolations and result.cdi.specification is None:
+    result.cdi = toolkit_cdi_units.plan(host, result.version, driver, installs=installs, **kept)
+    if version_compatibility.CDI in request.isolations and result.cdi.specification is None:
         result.own_cdi = own_cdi_units.plan(host, driver, cdi_program, **kept)
     else:
         result.own_cdi = own_cdi_units.removal(host, result.cdi.remove)
@@ -171,7 +173,7 @@ def _packages(result: ToolkitPlan, packages: RolePackages, host: Host, request: 
     elif work and not packages.problems:
         result.transaction, result.packages = work, work.install
         result.adds_hook = package_plan.UNIT[0] not in package_plan.found_on(host)
-        result.has_secrets = own_repository.has_password(work.repositories)
+        result.has_secrets = role_repository.has_password(work.repositories)
     result.steps = [steps.own("migration", text) for text in result.migration.changes]
     transaction = result.transaction.steps() if result.transaction else []
     # The migration itself names what it purges and removes in the transaction.
@@ -192,7 +194,7 @@ def _docker(result: ToolkitPlan, host: Host, request: ToolkitRequest, restart_po
     found = [steps.own(steps.RELOAD, f"restart docker.service for {names.get(why, why)}") for why in result.restart]
     # Docker detects the hook of new packages only when it starts.
     restart = [*registration.restart, *result.restart, *([docker_runtime.HOOK] if result.adds_hook else [])]
-    interrupts = disruptions.of_options(host, restart, registration.config, restart_policy)
+    interrupts = restart_disruptions.of_options(host, restart, registration.config, restart_policy)
     # The packages of the hook need the restart if nothing else does.
     result.steps = steps.interrupting([*result.steps, *registration.steps, *found], interrupts)
     return registration.reasons
@@ -231,9 +233,9 @@ def without_toolkit(
 ) -> ToolkitPlan:
     """Plan a host on which the role manages no toolkit, as `plan` does."""
     result = ToolkitPlan()
-    if compatibility.CDI in request.isolations:
-        result.problems = compatibility.problems(
-            None, None, coexistence.for_containers(host, engines), [compatibility.CDI]
+    if version_compatibility.CDI in request.isolations:
+        result.problems = version_compatibility.problems(
+            None, None, coexistence.for_containers(host, engines), [version_compatibility.CDI]
         )
         result.own_cdi = own_cdi_units.plan(
             host, driver, cdi_program, has_new_driver=has_new_driver, waits=cdi_waits, changed=cdi_changed
@@ -278,15 +280,15 @@ def _wrapper(result: ToolkitPlan, host: Host, engines: t.Collection[str], *, wan
 
 def _config(result: ToolkitPlan, host: Host, request: ToolkitRequest, oci_runtime: str | None) -> None:
     """Plan the keys of config.toml. `oci_runtime`: see `config_file.observed`."""
-    wrong = config_file.value_problems(request.config)
+    wrong = config_toml.value_problems(request.config)
     result.problems += [f"nvidia_container_toolkit_config: {text}" for text in wrong]
     if wrong:
         return
     try:
-        change = config_file.observed(host, request.config, oci_runtime)
+        change = config_toml.observed(host, request.config, oci_runtime)
     except TomlError as error:
-        result.problems.append(f"{config_file.PATH} cannot be changed: {error}. Nothing was changed.")
+        result.problems.append(f"{config_toml.PATH} cannot be changed: {error}. Nothing was changed.")
         return
     if change.keys:
         result.config = change
-        result.steps.append(steps.own(steps.FILE, f"change {', '.join(change.keys)} in {config_file.PATH}"))
+        result.steps.append(steps.own(steps.FILE, f"change {', '.join(change.keys)} in {config_toml.PATH}"))

@@ -11,12 +11,12 @@ from __future__ import annotations
 import posixpath
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import fields, flags
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import dockerd_flags, option_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_text, vulnerabilities
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import runtime as cri_runtime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_editor, vulnerabilities
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import drop_in as cri_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import NAME, PATH
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor import TomlError
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -50,10 +50,10 @@ def by_engine(host: Host) -> dict[str, str]:
 
 def _docker(host: Host) -> str | None:
     daemon = host["docker_daemon_json"]
-    of_flags = [flags.Flag(**flag) for flag in daemon.get("flags", []) if flag["key"] == "runtimes"]
+    of_flags = [dockerd_flags.Flag(**flag) for flag in daemon.get("flags", []) if flag["key"] == "runtimes"]
     words = [word.partition("=") for flag in of_flags for word in flag.value]
     named = next((path for name, _sign, path in words if name == NAME), None)
-    return named or fields.program(toml_text.get(daemon.get("content") or {}, ("runtimes", NAME)))
+    return named or option_fields.program(toml_editor.get(daemon.get("content") or {}, ("runtimes", NAME)))
 
 
 def _containerd(host: Host) -> str | None:

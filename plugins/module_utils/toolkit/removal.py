@@ -14,26 +14,28 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import directories
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import (
     DEFAULT_PATH,
     DaemonConfigError,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
-    cdi_units,
-    config_file,
+    config_toml,
     docker_runtime,
     nvidia_docker_file,
     own_cdi_units,
     package_plan,
+    toolkit_cdi_units,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import plan as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import runtime as node_runtime
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
+    nvidia_and_habana_runtimes as node_runtime,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor import TomlError
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -74,7 +76,7 @@ class ToolkitRemoval:
     # Drop-ins for units of the packages.
     drop_ins: list[str] = dataclasses.field(default_factory=list)
     # The change of the configuration of a toolkit that stays.
-    config: config_file.ConfigChange | None = None
+    config: config_toml.ConfigChange | None = None
     # The program that writes the CDI specification.
     own_cdi: own_cdi_units.OwnCdi = dataclasses.field(default_factory=own_cdi_units.OwnCdi)
     # The program nvidia-docker.
@@ -146,11 +148,11 @@ def _packages(host: Host, found: t.Collection[str]) -> tuple[list[str], list[str
 
 def _left_by_packages(host: Host) -> tuple[list[str], list[str]]:
     """Return the files that the removed packages would leave, and the units whose links would stay."""
-    specification = places.real(cdi_units.output(host))
-    files = [path for path in (config_file.PATH, _CONFIG_RECORD) if observed_files.exists(host, path)]
-    if specification in [places.real(spec["path"]) for spec in host["cdi_specs"]]:
+    specification = directories.real(toolkit_cdi_units.output(host))
+    files = [path for path in (config_toml.PATH, _CONFIG_RECORD) if observed_files.exists(host, path)]
+    if specification in [directories.real(spec["path"]) for spec in host["cdi_specs"]]:
         files.append(specification)
-    units = {unit: host["services"].get(unit) or {} for unit in cdi_units.UNITS}
+    units = {unit: host["services"].get(unit) or {} for unit in toolkit_cdi_units.UNITS}
     enabled = [
         unit
         for unit, state in units.items()
@@ -161,7 +163,7 @@ def _left_by_packages(host: Host) -> tuple[list[str], list[str]]:
 
 def _steps(result: ToolkitRemoval) -> list[Step]:
     """Return the steps in their order. The engines must not know the runtime when its programs are removed."""
-    restored = f"restore {', '.join(result.config.keys) if result.config else ''} in {config_file.PATH}"
+    restored = f"restore {', '.join(result.config.keys) if result.config else ''} in {config_toml.PATH}"
     options = f"remove the options of this role from {DEFAULT_PATH}"
     known = ["repository and holds that this role recorded"] if result.record else []
     return [
@@ -182,6 +184,6 @@ def _steps(result: ToolkitRemoval) -> list[Step]:
 def _restore(host: Host, result: ToolkitRemoval) -> None:
     """Plan the former keys of the configuration of a toolkit that stays."""
     try:
-        result.config = config_file.observed(host, {})
+        result.config = config_toml.observed(host, {})
     except TomlError as error:
-        result.problems.append(f"{config_file.PATH} cannot be restored: {error}. Nothing was changed.")
+        result.problems.append(f"{config_toml.PATH} cannot be restored: {error}. Nothing was changed.")

@@ -9,12 +9,12 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import ToolkitRequest
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.variables import ToolkitRequest
 
 NAME = owned.CONTAINER_TOOLKIT_REPOSITORY_ID
 # The addresses, and that the key signs only the metadata: NVIDIA/libnvidia-container, branch gh-pages,
@@ -41,7 +41,7 @@ def define(host: Host, request: ToolkitRequest) -> dict[str, t.Any] | None:
         return None
     base = (request.mirror or BASE).rstrip("/")
     url = f"{base}/stable/{'deb' if kind == 'apt' else 'rpm'}/{arch}"
-    return own_repository.definition(
+    return role_repository.definition(
         request,
         name=NAME,
         description="NVIDIA Container Toolkit",
@@ -68,4 +68,4 @@ def preference(definition: dict[str, t.Any], packages: t.Iterable[str]) -> str:
 
 def others(host: Host) -> list[str]:
     """Return the files of others with enabled entries for the repository or a mirror of it."""
-    return own_repository.others(host, NAME, r"/libnvidia-container.*/stable/(deb|rpm)/[^/]+/*$")
+    return role_repository.others(host, NAME, r"/libnvidia-container.*/stable/(deb|rpm)/[^/]+/*$")

@@ -12,8 +12,8 @@ import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import pull
-from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended.request import PLATFORMS, UnattendedRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended import pull_program
+from ansible_collections.gpufleet.hosts.plugins.module_utils.unattended.variables import PLATFORMS, UnattendedRequest
 
 # EC2 accepts user data of this size, before it is encoded.
 LIMIT = 16 * 1024
@@ -77,7 +77,7 @@ def document(request: UnattendedRequest, program: str) -> dict[str, t.Any]:
         environment=environment,
         secrets=owned.PULL_ENVIRONMENT,
         program=owned.PULL_PROGRAM,
-        limit=pull.RUN_LIMIT,
+        limit=pull_program.RUN_LIMIT,
     )
     # The delay spreads the runs of a fleet over a tenth of the interval.
     timer = _TIMER.format(interval=request.interval, delay=request.interval * 6)

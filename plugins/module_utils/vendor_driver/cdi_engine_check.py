@@ -9,11 +9,14 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import FIRST_DOCKER_WITH_CDI, version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import directories as cdi_directories
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import (
+    FIRST_DOCKER_WITH_CDI,
+    version_key,
+)
 
 _FIRST_PODMAN = "4.1"
-# This version alone searches only /etc/cdi by default: see engine/podman_config.py.
+# This version alone searches only /etc/cdi by default: see engine/podman_cdi_directories.py.
 _PODMAN_WITHOUT_RUN = (5, 5)
 _INSTEAD = "module gpu_container gives containers the device nodes instead"
 
@@ -36,7 +39,9 @@ def _docker(docker: Mapping[str, Any], path: str) -> str | None:
     directories = info["cdi_spec_dirs"] or []
     if not directories:
         return f"CDI is disabled in Docker, which the feature cdi in daemon.json enables; {_INSTEAD}"
-    if places.real(os.path.dirname(path)) not in {places.real(f"{name.rstrip('/')}") for name in directories}:
+    if cdi_directories.real(os.path.dirname(path)) not in {
+        cdi_directories.real(f"{name.rstrip('/')}") for name in directories
+    }:
         return f"Docker searches for CDI specifications only in {', '.join(directories)}, not in {path}; {_INSTEAD}"
     return None
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_specification, places
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendors import VendorDriver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_specification, directories
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendor_differences import VendorDriver
 
 _NUMBERS = re.compile(r" \d+:\d+\Z")
 _MOST_NAMES = 3
@@ -19,14 +19,14 @@ _MOST_NAMES = 3
 
 def own(specs: Sequence[Mapping[str, Any]], vendor: VendorDriver) -> Mapping[str, Any] | None:
     """Return the observed specification of this collection for a vendor, or None."""
-    path = places.real(owned.ACCELERATOR_CDI_SPECIFICATIONS[vendor.name])
-    return next((spec for spec in specs if spec["ours"] and places.real(spec["path"]) == path), None)
+    path = directories.real(owned.ACCELERATOR_CDI_SPECIFICATIONS[vendor.name])
+    return next((spec for spec in specs if spec["ours"] and directories.real(spec["path"]) == path), None)
 
 
 def other(specs: Sequence[Mapping[str, Any]], vendor: VendorDriver, kind: str) -> Mapping[str, Any] | None:
     """Return a specification of the same kind that is not the own one. Engines reject devices that two describe."""
-    path = places.real(owned.ACCELERATOR_CDI_SPECIFICATIONS[vendor.name])
-    return next((spec for spec in specs if spec["kind"] == kind and places.real(spec["path"]) != path), None)
+    path = directories.real(owned.ACCELERATOR_CDI_SPECIFICATIONS[vendor.name])
+    return next((spec for spec in specs if spec["kind"] == kind and directories.real(spec["path"]) != path), None)
 
 
 def expected(devices: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:

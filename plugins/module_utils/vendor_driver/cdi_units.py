@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import places
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import directories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import root_python
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import cdi_specification_check
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendors import VendorDriver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendor_differences import VendorDriver
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -97,7 +97,7 @@ def program_options(vendor: VendorDriver, kind: str) -> dict[str, Any]:
         "state": "present",
         "cdi_kind": kind,
         "path": owned.ACCELERATOR_CDI_SPECIFICATIONS[vendor.name],
-        "spec_dirs": list(places.DIRECTORIES),
+        "spec_dirs": list(directories.DIRECTORIES),
         "additional_gids": False,
         "root": "/",
     }

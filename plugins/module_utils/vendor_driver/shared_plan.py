@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository, role_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages, role_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part, package_query, package_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import cdi_units
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendors import VendorDriver
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendor_differences import VendorDriver
 
 
 @dataclasses.dataclass
@@ -157,7 +157,7 @@ def load(host: Host, result: VendorDriverPlan, role: str, modules: Sequence[str]
 def finish(host: Host, result: _Plan) -> _Plan:
     """Decide whether the role acts. A host with a problem is not changed."""
     if result.transaction:
-        result.has_secrets = own_repository.has_password(result.transaction.repositories)
+        result.has_secrets = role_repository.has_password(result.transaction.repositories)
     result.changes = [] if result.problems else result.changes
     result.acts = bool(result.changes)
     if result.acts and host["uid"] != 0:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import elf, ld_so_cache
-from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import configuration
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import graphics_configuration
 
 # Base names of libraries, by set. A name can be in several sets. Other libraries of the driver's version belong to the
 # set graphics, for example libnvidia-present and libnvidia-vksc-core. New driver branches have new ones.
@@ -144,7 +144,7 @@ class DriverFilesError(Exception):
 class DriverFile(NamedTuple):
     """A file of the driver: its path on the host, and its subdirectory, name and links in a volume.
 
-    The subdirectory share has the configuration files, see configuration.py.
+    The subdirectory share has the configuration files, see graphics_configuration.py.
     """
 
     source: str
@@ -181,7 +181,7 @@ def is_in_sets(file: DriverFile, sets: Iterable[str]) -> bool:
     """Return whether a file belongs to one of the sets. A 32-bit library also needs the set compat32."""
     sets = frozenset(sets)
     if file.subdirectory == "share":
-        return configuration.is_in_sets(file.name, sets)
+        return graphics_configuration.is_in_sets(file.name, sets)
     table = BINARY_SETS if file.subdirectory == "bin" else LIBRARY_SETS
     base = file.name.split(".so", 1)[0]
     if file.subdirectory != "bin" and base not in BASES:
@@ -237,7 +237,7 @@ def find(
     return [
         *found,
         *_binaries(sets, machine, root, [*search_path, *(prefix + "/bin" for prefix in prefixes)]),
-        *(DriverFile(path, "share", name) for path, name in configuration.find(sets, root, names)),
+        *(DriverFile(path, "share", name) for path, name in graphics_configuration.find(sets, root, names)),
     ]
 
 
@@ -360,7 +360,7 @@ def _links(library: _Library) -> set[str]:
         if library.base == "libGLX_nvidia":
             links.add("libGLX_indirect.so.0")
         if library.base == "libnvidia-allocator":
-            links.add(configuration.GBM_BACKEND)
+            links.add(graphics_configuration.GBM_BACKEND)
     return links
 
 

@@ -13,7 +13,11 @@ import os
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import configuration, driver_files, driver_volume
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import (
+    driver_files,
+    driver_volume,
+    graphics_configuration,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_files import DriverFile
 
 # Default directories of the loaders of the Debian and Red Hat families.
@@ -51,7 +55,7 @@ def mounts_of(files: Iterable[DriverFile], machine: str) -> list[FileMount]:
         found += configuration_mounts([file], machine)
         if file.subdirectory == "share":
             continue
-        names = [name for name in (file.name, *file.links) if name != configuration.GBM_BACKEND]
+        names = [name for name in (file.name, *file.links) if name != graphics_configuration.GBM_BACKEND]
         for directory in LOADER_DIRECTORIES.get((machine, file.subdirectory), (f"/usr/{file.subdirectory}",)):
             found += [FileMount(file.source, f"{directory}/{name}") for name in names]
     return found
@@ -62,7 +66,7 @@ def configuration_mounts(files: Iterable[DriverFile], machine: str) -> list[File
     return [
         FileMount(file.source, target)
         for file in files
-        for _name, target in configuration.mounts(
+        for _name, target in graphics_configuration.mounts(
             [f"{file.subdirectory}/{name}" for name in (file.name, *file.links)], machine
         )
     ]

@@ -14,13 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.kubernetes import KubernetesRecords
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.record import (
-    DRAINED,
-    WorkloadRecord,
-    WorkloadRecords,
-)
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import (
     FAILED,
     EvictingAdapter,
     WorkloadAdapter,
@@ -30,6 +24,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types impo
     reason_text,
     shown_reason,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_record import (
+    DRAINED,
+    WorkloadRecord,
+    WorkloadRecords,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.kubernetes_adapter import KubernetesRecords
 
 INTERRUPTED = "a run that was interrupted"
 _FOREIGN_GAP = "Whoever drained this host can give it new work at any time."

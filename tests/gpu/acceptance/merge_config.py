@@ -13,16 +13,16 @@ import json
 import site
 import sys
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_toml
 
 
 def answer(question: dict[str, object]) -> dict[str, object]:
     """Return the new text of the file, the new record, and the changed keys; or the problems of the user's keys."""
     config = question["config"]
-    problems = config_file.value_problems(config)
+    problems = config_toml.value_problems(config)
     if problems:
         return {"problems": problems}
-    return dataclasses.asdict(config_file.plan(question["text"], question["record"], config))
+    return dataclasses.asdict(config_toml.plan(question["text"], question["record"], config))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ PROGRAMS: dict[str, dict[str, tuple[str, str]]] = {
     "containerd": _CONTAINERD,
     "runc": _RUNC,
 }
-# Amazon's unit: tests/unit/plugins/module_utils/daemon_config/test_flags.py. SUSE's unit and daemon.json:
+# Amazon's unit: tests/unit/plugins/module_utils/daemon_config/test_dockerd_flags.py. SUSE's unit and daemon.json:
 # bmwiedemann/openSUSE, packages/d/docker, docker.service (20394f6) and docker-daemon.json (c6f9d06). inferred: its path
 # of runc.
 COMMANDS = {

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_of_all_parts as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
 from ansible_collections.gpufleet.hosts.tests.drift import run as drift_run

@@ -14,7 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "gpu"))
 
 from acceptance import benchmark, framework, machine
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import report, request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import fleet_report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import variables as benchmark_variables
 
 ROOT = Path(__file__).resolve().parents[3]
 FOUND = framework.Framework(
@@ -27,7 +28,7 @@ def test_the_playbook_accepts_the_variables_of_each_run(tmp_path):
     options = benchmark.arguments(["--size", "256", "--tf32"])
     for name, variables in benchmark.plays(options, FOUND, "/host", "podman"):
         given = {key: value for key, value in variables.items() if key.startswith("benchmark_")}
-        wanted = request.request(given, str(tmp_path))
+        wanted = benchmark_variables.request(given, str(tmp_path))
         assert wanted["benchmark_host_python"] == ["/opt/venv/bin/python3"]
         if name == "framework":
             assert wanted["benchmark_python"][0] == "env"
@@ -48,7 +49,7 @@ def documents():
         {"gpus": gpus, "container": {**about, "measurements": [one, cpu, failed]}},
         {"gpus": gpus, "host": {**about, "measurements": [one, cpu]}, "kernel": kernel},
     ]
-    return [report.report({"localhost": run}, request.request({})) for run in runs]
+    return [fleet_report.report({"localhost": run}, benchmark_variables.request({})) for run in runs]
 
 
 def test_the_figures_replace_the_last_section_of_the_page():

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import gpu_check
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import probe_gpu_checks
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container, nvidia_cuda_probe, nvidia_gpu_facts
 from ansible_collections.gpufleet.hosts.tests.pages import run as pages_run
 
@@ -69,7 +69,7 @@ def test_every_value_has_its_place_today(route: str) -> None:
     answers = rows(part(route))
     facts = yaml.safe_load(nvidia_gpu_facts.RETURN)["ansible_facts"]["contains"]
     probe = yaml.safe_load(nvidia_cuda_probe.RETURN)
-    probe["gpus"]["contains"]["attributes"]["contains"] = {name: {} for name in gpu_check.ATTRIBUTES}
+    probe["gpus"]["contains"]["attributes"]["contains"] = {name: {} for name in probe_gpu_checks.ATTRIBUTES}
     for field in FIELDS[route]:
         names = re.findall(r"`([^`]+)`", answers[field])
         assert names, field

@@ -15,7 +15,7 @@ import yaml
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.fleet_samples import H100, H100_FACTS
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site.test_health import FACTS, GPU, HOST
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site.test_host_health import FACTS, GPU, HOST
 
 # Each batch has three hosts. A host's name says what happens to it.
 INVENTORY = """\

@@ -13,7 +13,7 @@ import yaml
 from jinja2.nativetypes import NativeEnvironment
 
 from ansible_collections.gpufleet.hosts.plugins.filter import site_internal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import application, registry
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry, turns_of_parts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import site_samples
 
@@ -85,9 +85,9 @@ STEP_FILES = {name: f"parts/{name}.yml" for name in ("driver_volume", "container
 def applied(how: dict[str, str], removed_first: tuple[str, ...] = ()) -> list[tuple[str, str]]:
     """Return the parts of a host and the files with their tasks, in the order of playbook site."""
     plan = {"apply": how, "removed_first": removed_first, "plan": {name: {"changes": ["x"]} for name in how}}
-    turns = application.turns(registry.order(), [plan])
+    turns = turns_of_parts.turns(registry.order(), [plan])
     # A host of its own has no turn in which it does nothing.
-    return [(turn["part"], application.task_file(turn, plan)) for turn in turns]
+    return [(turn["part"], turns_of_parts.task_file(turn, plan)) for turn in turns]
 
 
 ROLES = [(name, ROLE) for name in NVIDIA_ROLES]
@@ -113,14 +113,14 @@ def test_the_parts_act_in_the_order_of_the_registry(
 
 def test_hosts_that_act_on_different_parts_have_the_same_turns() -> None:
     plans = [{"apply": {name: "planned"}, "removed_first": (), "plan": {name: {}}} for name in (ENGINE, DRIVER)]
-    turns = application.turns(registry.order(), plans)
+    turns = turns_of_parts.turns(registry.order(), plans)
     assert [turn["part"] for turn in turns] == [DRIVER, ENGINE]
-    assert [[application.task_file(turn, plan) for turn in turns] for plan in plans] == [["", ROLE], [ROLE, ""]]
+    assert [[turns_of_parts.task_file(turn, plan) for turn in turns] for plan in plans] == [["", ROLE], [ROLE, ""]]
 
 
 def test_a_part_without_changes_is_not_reported() -> None:
     plan = {"apply": {DAEMON: "reported"}, "removed_first": (), "plan": {DAEMON: {"changes": []}}}
-    assert application.turns(registry.order(), [plan]) == []
+    assert turns_of_parts.turns(registry.order(), [plan]) == []
 
 
 def test_every_file_of_a_part_exists() -> None:
@@ -164,4 +164,4 @@ def test_parts_plan_again_after_the_driver_and_are_only_reported_in_check_mode(
     check_mode: bool, expected: dict[str, str]
 ) -> None:
     parts = site_samples.planned(site_samples.bare(), {"nvidia_container_toolkit": {"source": "auto"}})
-    assert application.apply(parts, check_mode=check_mode) == expected
+    assert turns_of_parts.apply(parts, check_mode=check_mode) == expected

@@ -10,21 +10,26 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Gpu, GpuProcess, Inventory, Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import find_use
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import AssignedGpus
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import gpus_of_container
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import (
+    Gpu,
+    GpuProcess,
+    Inventory,
+    Unit,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_distance import Topology
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import find_use
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus_of_container import AssignedGpus
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import (
     CDI,
     DEVICES,
     NONE,
     Choice,
     IsolationError,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import Request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.topology import Topology
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.optional_features import Extras
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kubelet_pod_devices
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.process_tree import numbers
@@ -69,7 +74,7 @@ def acme_numbers(path):
 
 
 class AcmeVendor:
-    """See container/vendor.py."""
+    """See container/vendor_protocol.py."""
 
     name = "acme"
 
@@ -108,7 +113,9 @@ class AcmeVendor:
         return None
 
     def assigned_gpus(self, container, engine, exclude=()):
-        names = {name.partition("=")[2] for name in inspection.cdi_names(container, exclude) if name.startswith(KIND)}
+        names = {
+            name.partition("=")[2] for name in gpus_of_container.cdi_names(container, exclude) if name.startswith(KIND)
+        }
         by_cdi = frozenset(unit.uuid for unit in self.inventory.units if unit.uuid in names)
         given = (container.get("HostConfig") or {}).get("Devices") or ()
         paths = [node for one in given if one["PathOnHost"] not in exclude for node in self.nodes(one["PathOnHost"])]
@@ -123,12 +130,12 @@ class AcmeVendor:
 
     def nodes(self, device):
         name = device.replace(f"/dev/char/{_MAJOR}:", "/dev/acme")
-        return {name: inspection.ACCESS if name.startswith(("/dev/acme", KIND)) else None}
+        return {name: gpus_of_container.ACCESS if name.startswith(("/dev/acme", KIND)) else None}
 
     def use(self, listed, *, whole_host, ignored=(), own=None):
         if not whole_host:
             return find_use(self.inventory, listed, ignored=ignored, own=own)
         pids = {process.pid for gpu in self.inventory.gpus for process in gpu.processes or ()}
-        table = process_table.read(self._root, pids, acme_numbers)
+        table = gpu_processes.read(self._root, pids, acme_numbers)
         pods = kubelet_pod_devices.read(self._root, (KIND,))
         return find_use(self.inventory, listed, table, pods, self.nodes, ignored=ignored, own=own)

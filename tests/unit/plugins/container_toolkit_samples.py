@@ -13,20 +13,22 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import DEFAULT_PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RolePackages
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import file_contents as repository_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
+    repository_options as repository_definition,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
-    cdi_units,
     docker_runtime,
     package_plan,
     repository,
+    toolkit_cdi_units,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.package_plan import UNIT
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import read
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.variables import read
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import engine_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT, no_cri_files
 
@@ -62,7 +64,7 @@ SPECIFICATION = {"path": "/var/run/cdi/nvidia.yaml", "driver_versions": [DRIVER]
 def refreshed(seen: dict[str, t.Any]) -> dict[str, t.Any]:
     """Enable the units of the toolkit. They have written the specification of DRIVER."""
     unit = {"load_state": "loaded", "active_state": "active", "unit_file_state": "enabled"}
-    seen["services"] |= {name: dict(unit) for name in cdi_units.UNITS}
+    seen["services"] |= {name: dict(unit) for name in toolkit_cdi_units.UNITS}
     seen["cdi_specs"] = [dict(SPECIFICATION)]
     return seen
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import stale_driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import IsolationHost
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_choice import IsolationHost
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import CDI_CONTROL, DRIVER, UUIDS, gpu, mig, slice_
 
 WHOLE = inventory_from_facts([gpu(index) for index in range(4)]).by_uuid()
@@ -55,4 +55,4 @@ class Tree:
 
     def host(self, version=DRIVER):
         root = str(self.directory)
-        return IsolationHost(driver_version=version, root=root, specs=staleness.read(CDI_DIRS, root))
+        return IsolationHost(driver_version=version, root=root, specs=stale_driver_version.read(CDI_DIRS, root))

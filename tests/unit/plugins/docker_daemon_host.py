@@ -12,7 +12,7 @@ import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import flags
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import dockerd_flags
 from ansible_collections.gpufleet.hosts.plugins.modules import docker_daemon_config
 
 DOCKERD = """#!/bin/sh
@@ -38,7 +38,7 @@ class Host:
         self.dockerd.write_text(DOCKERD.format(log=self.log))
         self.dockerd.chmod(0o755)
         self.systemctl = "MainPID=0"
-        self.flags: list[flags.Flag] = []
+        self.flags: list[dockerd_flags.Flag] = []
         real = basic.AnsibleModule.run_command
 
         def run_command(module: basic.AnsibleModule, args: list[str], **more: t.Any) -> tuple[int, str, str]:
@@ -56,7 +56,7 @@ class Host:
         monkeypatch.setattr(
             basic.AnsibleModule, "fail_json", lambda module, msg, **more: end(module, failed=True, msg=msg)
         )
-        monkeypatch.setattr(flags, "unit_flags", lambda root, unit: self.flags)
+        monkeypatch.setattr(dockerd_flags, "unit_flags", lambda root, unit: self.flags)
 
     def _run_dockerd(self, arguments: list[str]) -> tuple[int, str, str]:
         """Answer as the program would. A process of its own takes longer than all else in a test."""

@@ -13,8 +13,8 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import platform_data, resolver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan, Resolution
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import variables as driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import DriverPlan, Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 

@@ -11,10 +11,10 @@ import typing as t
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import DEFAULT_PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE, EnginePlan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import read
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import read
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
 
 PLATFORMS = yaml.safe_load((ROOT / "roles/container_engine/vars/platforms.yml").read_text(encoding="utf-8"))[

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState, Image
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineVolume
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import EngineState, Image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import EngineVolume
 
 DRIVER = "535.261.03"
 UUIDS = [

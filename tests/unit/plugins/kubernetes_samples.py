@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import cri_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import containerd_and_crio_files
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import container_toolkit_samples as samples
 
 V2, V3 = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
@@ -91,6 +91,6 @@ def node(folder: Path, name: str, **more: t.Any) -> dict[str, t.Any]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     seen = samples.host("debian-12", **more)
-    seen["cri_files"] = cri_files.read(str(folder))
+    seen["cri_files"] = containerd_and_crio_files.read(str(folder))
     seen["services"] |= services
     return seen

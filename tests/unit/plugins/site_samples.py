@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_of_all_parts as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import role_data
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (

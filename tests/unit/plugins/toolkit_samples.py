@@ -15,9 +15,9 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as cuda_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import variables as cuda_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RoleTransaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host

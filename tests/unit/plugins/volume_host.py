@@ -11,10 +11,10 @@ import os
 import shutil
 from pathlib import Path
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import DockerClient, PodmanClient
-from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.apply import DEFAULTS, VolumeRun
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_files as cdi_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped_engine
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import DockerClient, PodmanClient
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.volume_changes import DEFAULTS, VolumeRun
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.fake_engines import FakeDocker, FakePodman
 
@@ -55,7 +55,7 @@ class VolumeHost:
 
     def run_podman(self, argv):
         """Run Podman, which creates its storage on the first call."""
-        Path(stopped.podman_data(str(self.root))[0]).mkdir(parents=True, exist_ok=True)
+        Path(stopped_engine.podman_data(str(self.root))[0]).mkdir(parents=True, exist_ok=True)
         return self.podman.run(argv)
 
     def write_docker_files(self):

@@ -17,7 +17,7 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import docker_group, removal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import read
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import read
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.engine_samples import PLATFORMS, host, plan
 

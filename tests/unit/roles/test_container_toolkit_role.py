@@ -18,7 +18,7 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import nvidia_docker_file, own_cdi_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import variables as toolkit_request
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run, old_nvidia_docker, site_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_toolkit_samples import recorded, registered, unit

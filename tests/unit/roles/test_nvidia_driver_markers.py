@@ -16,9 +16,9 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver as site_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import variables as driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import DriverPlan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver_part as site_driver
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run, declared
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 

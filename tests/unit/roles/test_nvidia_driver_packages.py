@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import (
     DriverPlan,
     DriverTodo,
     DriverTransaction,

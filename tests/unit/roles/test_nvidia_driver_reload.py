@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading, reboot
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_module_loading, reboot_decision
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run, driver_samples
 
 TASKS = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver" / "tasks"
@@ -134,8 +134,8 @@ def test_the_next_run_does_not_stop_the_services_again(host: Host, modules: str,
     text = (host.root / "run" / "nvidia_driver_reload.json").read_text(encoding="utf-8")
     file = {owned.DRIVER_RELOAD_MARKER: {"exists": True, "content": text}}
     there = driver_samples.upgraded(**IN_USE, files=file)
-    assert module_loading.modules(there, False) == {"load": [], "unload": [], "services": []}
-    assert reboot.decision(there, "never", False)["reasons"][-1] == obstacle
+    assert kernel_module_loading.modules(there, False) == {"load": [], "unload": [], "services": []}
+    assert reboot_decision.decision(there, "never", False)["reasons"][-1] == obstacle
 
 
 def test_a_reload_that_succeeds_leaves_no_record(host: Host) -> None:

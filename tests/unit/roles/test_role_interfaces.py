@@ -12,14 +12,14 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.option_limits import LONGEST_DRAIN
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import request as kubernetes_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import request as observe_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import request as persistence_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import request as slurm_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import variables as cuda_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import variables as driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import variables as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import role_variables as kubernetes_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import variables as observe_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import variables as persistence_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import variables as slurm_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import variables as toolkit_request
 
 ROOT = Path(__file__).resolve().parents[3] / "roles"
 ROLES = sorted(path.parent.parent for path in ROOT.glob("*/tasks/main.yml"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd, sysfs
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd_devices, sysfs_reading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 
 SIMULATOR = Path(__file__).resolve().parents[2] / "sandbox/simulator"
@@ -50,7 +50,9 @@ class SimulatedAmd:
         self.at(path).write_text(text, encoding="utf-8")
 
     def read(self):
-        return amd.read(sysfs.SysfsTree(str(self.root)), pci_functions.scan_all(str(self.root)), "6.1.0-49-amd64")
+        return amd_devices.read(
+            sysfs_reading.SysfsTree(str(self.root)), pci_functions.scan_all(str(self.root)), "6.1.0-49-amd64"
+        )
 
 
 @pytest.fixture

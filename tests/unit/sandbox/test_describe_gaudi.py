@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather_all_vendors
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "sandbox/simulator"))
@@ -37,7 +37,7 @@ def facts(tmp_path, **entry):
         (host.path / path.lstrip("/")).mkdir(parents=True)
     for node in part["tree"]["nodes"]:
         host.file(node["path"].lstrip("/"))
-    return gather.gather(dict, root=host.root, vendors=["gaudi"])
+    return gather_all_vendors.gather(dict, root=host.root, vendors=["gaudi"])
 
 
 @pytest.mark.parametrize("model", describe_gaudi.MODELS)

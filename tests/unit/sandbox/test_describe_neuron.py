@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather_all_vendors
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "sandbox/simulator"))
@@ -36,7 +36,7 @@ def facts(tmp_path, *, loaded=True, **entry):
             host.file(path.lstrip("/"), text)
         for node in part["tree"]["nodes"]:
             host.file(node["path"].lstrip("/"))
-    return gather.gather(dict, root=host.root, vendors=["neuron"])
+    return gather_all_vendors.gather(dict, root=host.root, vendors=["neuron"])
 
 
 @pytest.mark.parametrize("model", describe_neuron.MODELS)

@@ -16,7 +16,7 @@ import sys
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_reader
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.container_toolkit import (
     cdi,
     cdi_hooks,
@@ -288,7 +288,7 @@ def test_a_request_that_cannot_be_met_fails(host, specs, env, mode, says):
 
 def test_the_collection_and_yaml_read_the_specification(specs):
     text = (specs / "nvidia.yaml").read_text()
-    assert yaml.safe_load(text) == cdi.from_text(text) == reader.load(text)
+    assert yaml.safe_load(text) == cdi.from_text(text) == specification_reader.load(text)
     assert [device["name"] for device in yaml.safe_load(text)["devices"]] == [
         "0", "GPU-aa", "1", "GPU-bb", "2", "GPU-cc", "3:0", "MIG-a", "3:1", "MIG-b", "all"
     ]  # fmt: skip

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import document
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.staleness import KIND
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_document
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.stale_driver_version import KIND
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, file_mounts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_files import DriverFile
@@ -45,13 +45,13 @@ class NvidiaCdiHost(NamedTuple):
     names: tuple[str, ...] = DEFAULT_NAMES
 
 
-def build(gpus: list[dict], host: NvidiaCdiHost, library_edits: dict) -> document.CdiResult:
+def build(gpus: list[dict], host: NvidiaCdiHost, library_edits: dict) -> specification_document.CdiResult:
     """Build the specification of `gpus`, which have the form that nvidia_gpu_facts returns."""
     devices, skipped = [], []
     all_nodes: dict[str, dict] = {}
     for gpu in gpus:
         for unit in _allocatable(gpu, host):
-            nodes = [document.describe_node(path, host) for path in unit.paths]
+            nodes = [specification_document.describe_node(path, host) for path in unit.paths]
             missing = [f"{path} does not exist" for path, node in zip(unit.paths, nodes) if node is None]
             reason = unit.obstacle or next(iter(missing), None)
             if reason:
@@ -61,22 +61,26 @@ def build(gpus: list[dict], host: NvidiaCdiHost, library_edits: dict) -> documen
             devices += [_device(name, nodes, host) for name in unit.names]
     if not devices:
         reasons = "; ".join(f"{item['gpu']}: {item['reason']}" for item in skipped)
-        raise document.CdiError(f"the specification would contain no GPU ({reasons or 'NVML shows none'})")
+        raise specification_document.CdiError(
+            f"the specification would contain no GPU ({reasons or 'NVML shows none'})"
+        )
     devices.append(_device("all", list(all_nodes.values()), host))
     control = [
-        node for node in (document.describe_node(path, host) for path in nvidia_device_nodes.CONTROL_NODES) if node
+        node
+        for node in (specification_document.describe_node(path, host) for path in nvidia_device_nodes.CONTROL_NODES)
+        if node
     ]
     common = {
         "env": ["NVIDIA_VISIBLE_DEVICES=void", *library_edits["env"]],
         "deviceNodes": control,
         "mounts": [*library_edits["mounts"], *_firmware(host)],
     }
-    return document.CdiResult(
-        document.assemble(devices, common, host), skipped, _warnings({node["path"] for node in control})
+    return specification_document.CdiResult(
+        specification_document.assemble(devices, common, host), skipped, _warnings({node["path"] for node in control})
     )
 
 
-def build_feature(feature: str, host: NvidiaCdiHost) -> document.CdiResult:
+def build_feature(feature: str, host: NvidiaCdiHost) -> specification_document.CdiResult:
     """Build the specification of an optional feature, or of the IMEX channels."""
     if feature == IMEX:
         channels = nvidia_device_nodes.imex_channels(host.root)
@@ -86,18 +90,28 @@ def build_feature(feature: str, host: NvidiaCdiHost) -> document.CdiResult:
         groups = {"all": nvidia_device_nodes.feature_nodes(feature, host.root)}
         fault = nvidia_device_nodes.missing_feature(feature)
     if not groups["all"]:
-        raise document.CdiError(f"mode={feature}: {fault}")
-    mounts = [document.mount(path, path) for path in nvidia_device_nodes.feature_paths(feature, host.root)]
+        raise specification_document.CdiError(f"mode={feature}: {fault}")
+    mounts = [
+        specification_document.mount(path, path) for path in nvidia_device_nodes.feature_paths(feature, host.root)
+    ]
     devices = [
-        _device(name, [node for node in (document.describe_node(path, host) for path in group) if node], host, mounts)
+        _device(
+            name,
+            [node for node in (specification_document.describe_node(path, host) for path in group) if node],
+            host,
+            mounts,
+        )
         for name, group in groups.items()
     ]
-    return document.CdiResult(document.assemble(devices, {}, host), [], [])
+    return specification_document.CdiResult(specification_document.assemble(devices, {}, host), [], [])
 
 
 def file_edits(files: Iterable[DriverFile], machine: str) -> dict:
     """Return the edits that mount each library, under each of its names, in the loader's default directories."""
-    return {"env": [], "mounts": [document.mount(*mount) for mount in file_mounts.mounts_of(files, machine)]}
+    return {
+        "env": [],
+        "mounts": [specification_document.mount(*mount) for mount in file_mounts.mounts_of(files, machine)],
+    }
 
 
 def _device(name: str, nodes: list[dict], host: NvidiaCdiHost, mounts: Iterable[dict] = ()) -> dict:
@@ -105,8 +119,8 @@ def _device(name: str, nodes: list[dict], host: NvidiaCdiHost, mounts: Iterable[
     links = nvidia_device_nodes.DRM_LINKS
     if any(node["path"].startswith("/dev/dri/") for node in nodes) and _is_directory(host.root, links):
         # A hook could create only the links of these nodes. The other links lead nowhere in the container.
-        mounts.append(document.mount(links, links))
-    return document.describe_device(name, nodes, host, mounts)
+        mounts.append(specification_document.mount(links, links))
+    return specification_document.describe_device(name, nodes, host, mounts)
 
 
 class _Unit(NamedTuple):
@@ -152,7 +166,7 @@ def _allocatable(gpu: dict, host: NvidiaCdiHost) -> Iterable[_Unit]:
 def _names(kind: str, index: str, uuid: str | None, host: NvidiaCdiHost) -> list[str]:
     # The MIG UUIDs of old drivers contain slashes, which CDI does not allow in a device name.
     names = {"index": index, "type-index": f"{kind}{index}"}
-    if uuid and document.DEVICE_NAME.fullmatch(uuid):
+    if uuid and specification_document.DEVICE_NAME.fullmatch(uuid):
         names["uuid"] = uuid
     return [names[name] for name in dict.fromkeys(host.names) if name in names]
 
@@ -169,7 +183,7 @@ def _firmware(host: NvidiaCdiHost) -> list[dict]:
         files = sorted(glob.glob(os.path.join(glob.escape(directory), "gsp*.bin"))) if directory else []
         if files:
             target = f"/lib/firmware/nvidia/{host.version}"
-            return [document.mount(file, f"{target}/{os.path.basename(file)}") for file in files]
+            return [specification_document.mount(file, f"{target}/{os.path.basename(file)}") for file in files]
     return []
 
 

@@ -13,26 +13,28 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import (
     CDI,
     DEVICE_REQUESTS,
     RUNTIME,
     VOLUME,
     IsolationError,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.capabilities import DEFAULT_CAPABILITIES
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.driver_capabilities import (
+    DEFAULT_CAPABILITIES,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_choice import (
     IsolationHost,
     cdi_device,
     requests_use_cdi,
     runtime_name,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import EngineState
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes as nvidia_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, driver_volume, file_mounts
-from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.graphics import CAPABILITIES as GRAPHICS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.complete_graphics import CAPABILITIES as GRAPHICS
 
 _NODES_MAJOR = 195
 _CONTROL_MINORS = {255: "/dev/nvidiactl", 254: "/dev/nvidia-modeset"}

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import UUID, is_like
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import (
     Gpu,
     GpuProcess,
     GpuWords,
     Inventory,
     Unit,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.topology import Topology
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_distance import Topology
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import gpu_health as nvml_health
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import toolkit_settings
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.toolkit_settings import ToolkitSettings
 
@@ -25,7 +25,7 @@ class IsolationHost:
 
     driver_version: str | None
     root: str = "/"
-    specs: reader.Specs = field(default_factory=reader.Specs)
+    specs: specification_reader.Specs = field(default_factory=specification_reader.Specs)
     # Why containers cannot have graphics, if the user requests graphics.
     graphics_fault: str | None = None
     needs_graphics: bool = False

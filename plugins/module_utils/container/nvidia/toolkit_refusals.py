@@ -13,8 +13,8 @@ import glob
 import os
 from collections.abc import Collection, Sequence
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import staleness
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import stale_driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.toolkit_settings import (
     ACCEPT,
@@ -26,7 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.to
     MODES,
     PATH,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import EngineState
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes
 
 _UNIT_DIRECTORIES = ("etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system")
@@ -161,7 +161,7 @@ def _of_mig(host: IsolationHost, units: Sequence[Unit]) -> str | None:
 def _of_cdi(host: IsolationHost, units: Sequence[Unit]) -> str | None:
     """Return why mode cdi would fail: it needs a device of its own kind and directories for each unit."""
     settings = host.toolkit
-    specs = staleness.read(settings.cdi_directories, host.root)
+    specs = stale_driver_version.read(settings.cdi_directories, host.root)
     for unit in units:
         name = f"{settings.cdi_kind}={unit.uuid}"
         if name not in specs.devices or name in specs.conflicts:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.request import NODE_ROLE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.role_variables import NODE_ROLE
 
 MARK = f"# The default runtime is a setting of role gpufleet.hosts.{NODE_ROLE}.\n"
 

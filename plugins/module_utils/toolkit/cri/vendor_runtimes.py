@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.runtime import CriRuntime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import CriRuntime
 
 HABANA_PACKAGE = "habanalabs-container-runtime"
 # HabanaAI/gaudi-container-runtime, cmd/habana-container-runtime/main.go (5e3298a): it calls the first runc in its PATH.

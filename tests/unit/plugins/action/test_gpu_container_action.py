@@ -11,7 +11,7 @@ import pytest
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.hosts.plugins.action import gpu_container
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options, nvml_binding
 
 PLANNER = "gpufleet.hosts.gpu_container"

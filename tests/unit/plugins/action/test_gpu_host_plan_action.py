@@ -16,9 +16,9 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpufleet.hosts.plugins.action import gpu_host_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_of_all_parts as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_report as site_report
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_text, registry
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report as site_report
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_program, host_python
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import remove_package
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import (

@@ -14,11 +14,11 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpufleet.hosts.plugins.action import gpu_host_verify
 from ansible_collections.gpufleet.hosts.plugins.action.gpu_host_verify import FACTS, PLAN, PROOF, VOLUME
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import neuron_hosts
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site import test_health
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site import test_host_health
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import INF2, NeuronTree
 
-READY = {"nvidia_gpu_state": "ready", "nvidia_gpus": test_health.FACTS["nvidia_gpus"]}
-WITHOUT_GPU = test_health.with_gpus({"gpus": [], "driver": {"loaded": None}})
+READY = {"nvidia_gpu_state": "ready", "nvidia_gpus": test_host_health.FACTS["nvidia_gpus"]}
+WITHOUT_GPU = test_host_health.with_gpus({"gpus": [], "driver": {"loaded": None}})
 
 
 class Run:
@@ -27,7 +27,7 @@ class Run:
     def __init__(self, **results):
         self.calls: list[tuple[str, dict, bool]] = []
         self.results = {
-            PLAN: {"host": test_health.HOST, "ansible_facts": {}, "warnings": ["careful"]},
+            PLAN: {"host": test_host_health.HOST, "ansible_facts": {}, "warnings": ["careful"]},
             FACTS: {"ansible_facts": READY},
             VOLUME: {"changed": False, "volume": {}},
             PROOF: {"changed": False},
@@ -79,8 +79,8 @@ def test_a_healthy_host():
     [
         (WITHOUT_GPU, {}, [PLAN]),
         (WITHOUT_GPU, {"container": True}, [PLAN]),
-        (test_health.HOST, {"container": "yes"}, [PLAN, FACTS, VOLUME, PROOF]),
-        (test_health.changed(test_health.HOST, f"{test_health.DRIVER}/loaded", None), {}, [PLAN, FACTS]),
+        (test_host_health.HOST, {"container": "yes"}, [PLAN, FACTS, VOLUME, PROOF]),
+        (test_host_health.changed(test_host_health.HOST, f"{test_host_health.DRIVER}/loaded", None), {}, [PLAN, FACTS]),
     ],
 )
 def test_only_what_a_host_needs_runs(host, arguments, modules):
@@ -184,7 +184,7 @@ def test_what_cannot_be_checked_fails_the_task(results, variables, arguments, me
     ],
 )
 def test_a_node_of_slurm_is_asked_under_its_name(answer, problems, notes):
-    host = test_health.changed(test_health.HOST, "services/slurmd.service", {"active_state": "active"})
+    host = test_host_health.changed(test_host_health.HOST, "services/slurmd.service", {"active_state": "active"})
     run = Run(**{PLAN: {"host": host}, gpu_host_verify.SLURM: answer})
     result = run({"gpu_slurm_node_name": "node7"})
     assert result["health"] == {"problems": problems, "notes": notes}

@@ -12,7 +12,7 @@ from ansible import constants as C
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpufleet.hosts.plugins.action import gpu_plan_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_report
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import text_output
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.plan_samples import FLEET
 
@@ -32,7 +32,7 @@ def printed(monkeypatch):
 
 
 def test_the_plans_are_printed_in_colors_and_returned(printed):
-    result = run(plans=report.report(FLEET))
+    result = run(plans=plan_report.report(FLEET))
     assert [text for text, _color in printed] == result["lines"]
     assert result["changed"] is False
     assert ("    install docker.io", C.COLOR_CHANGED) in printed
@@ -43,12 +43,12 @@ def test_the_plans_are_printed_in_colors_and_returned(printed):
 @pytest.mark.parametrize("callback", ["json", "ansible.posix.json", "ansible.posix.jsonl"])
 def test_nothing_is_printed_into_the_output_of_a_data_callback(printed, monkeypatch, callback):
     monkeypatch.setattr(C, "DEFAULT_STDOUT_CALLBACK", callback)
-    assert run(plans=report.report(FLEET))["lines"][-1].startswith("5 hosts: ")
+    assert run(plans=plan_report.report(FLEET))["lines"][-1].startswith("5 hosts: ")
     assert printed == []
 
 
 def test_reasons_are_printed_on_request(printed):
-    run(plans=report.report(FLEET), reasons=True)
+    run(plans=plan_report.report(FLEET), reasons=True)
     assert ("    because: docker is missing", None) in printed
 
 

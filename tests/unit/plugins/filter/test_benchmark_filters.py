@@ -9,7 +9,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpufleet.hosts.plugins.filter import benchmark_internal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import program
+from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import measuring_program
 
 FILTERS = benchmark_internal.FilterModule().filters()
 ENGINES = {"docker": {"version": "28.5.1"}, "podman": {"version": None}}
@@ -34,7 +34,7 @@ def test_the_program_for_the_hosts_is_complete():
     start = FILTERS["_benchmark_start"](settings(), USAGE)
     space = {"__name__": "copy"}
     exec(compile(start["program"], "program", "exec"), space)
-    assert set(space["DEFAULTS"]) == set(program.DEFAULTS)
+    assert set(space["DEFAULTS"]) == set(measuring_program.DEFAULTS)
 
 
 @pytest.mark.parametrize(("elapsed", "left"), [(None, 300), (100.4, 199), (299.9, 1), (400, 1)])
@@ -43,7 +43,7 @@ def test_the_host_gets_the_time_that_the_container_left(elapsed, left):
     before = {"framework": "torch", "elapsed_s": elapsed}
     found = FILTERS["_benchmark_arguments"](settings(), start, before)
     assert (found["time_limit"], found["framework"]) == (left, "torch")
-    assert set(found) == set(program.DEFAULTS), "the program knows every key"
+    assert set(found) == set(measuring_program.DEFAULTS), "the program knows every key"
 
 
 def test_the_report_has_every_host():

@@ -63,9 +63,9 @@ NEUTRAL = ("container", "cdi")
 VENDORS = {"amd", "gaudi", "neuron", "nvidia"}
 PRODUCTS = re.compile(r"nvidia|nvml|cuda|\bmig\b|\bamd\b|rocm|neuron|gaudi|habana", re.IGNORECASE)
 MAY_NAME_PRODUCTS = {
-    "container/vendors.py": "the list of the vendors",
+    "container/vendor_of_host.py": "the list of the vendors",
     "container/planner.py": "stopping a container ignores the error that the modules report for a missing binding",
-    "cdi/accelerator_apply.py": "the content of the vendors whose specifications have only device nodes",
+    "cdi/accelerator_changes.py": "the content of the vendors whose specifications have only device nodes",
     "cdi/accelerator_specification.py": "the same",
 }
 SOURCES = sorted(path for path in MODULE_UTILS.rglob("*.py") if path.name != "__init__.py")
@@ -151,7 +151,7 @@ def name_in_utils(path: Path) -> str:
         (f"from {PACKAGE} import base, site", {"base", "site"}),
         (f"from {PACKAGE}.driver import plan", {"driver"}),
         (f"def late():\n    from {PACKAGE}.driver.plan import plan", {"driver"}),
-        (f"import {PACKAGE}.cdi.reader as reader", {"cdi"}),
+        (f"import {PACKAGE}.cdi.specification_reader as reader", {"cdi"}),
         (f"from {COLLECTION}.plugin_utils import host_program\nimport os", set()),
     ],
 )
@@ -183,7 +183,7 @@ def test_only_a_registry_imports_the_package_of_a_vendor():
         f"{name_in_utils(path)} imports {'.'.join(other)}"
         for path, own in folders.items()
         for other in nested
-        if path.name != "vendors.py" and other[0] == own[0] and other != own
+        if path.name != "vendor_of_host.py" and other[0] == own[0] and other != own
         if f"from {PACKAGE}.{'.'.join(other)}." in path.read_text(encoding="utf-8")
     ]
     assert importing == []

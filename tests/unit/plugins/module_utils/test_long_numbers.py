@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import versions
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import named_gpu, request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import gpu_request, named_gpu
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.engine_module_options import stop_timeout
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import image_requirements
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.options import stop_timeout
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import RequirementError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compatibility
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import dockerd, flags
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import engines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import RequirementError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import toolkit_compatibility
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import dockerd_flags, dockerd_validation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import engine_queries
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.grub import Grub
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import lock_files, version_order
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import lock_holders, version_order
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_volume
 
 LONG = "9" * 5000
-SUPPORT = image.Support("12.4", "550.54", ({"arch": "9.0", "brand": "tesla", "uuid": "GPU-1"},))
+SUPPORT = image_requirements.Support("12.4", "550.54", ({"arch": "9.0", "brand": "tesla", "uuid": "GPU-1"},))
 
 
 @pytest.mark.parametrize(
@@ -36,30 +36,32 @@ SUPPORT = image.Support("12.4", "550.54", ({"arch": "9.0", "brand": "tesla", "uu
         ({}, {"NVIDIA_REQUIRE_CUDA": f"cuda={LONG},brand=tesla brand={LONG}"}),
         ({}, {"CUDA_VERSION": f"{LONG}.{LONG}"}),
         ({}, {"NVIDIA_REQUIRE_CUDA": "cuda>=1\u00b2.0"}),
-        ({image.LABEL_CUDA: LONG}, {}),
-        ({image.LABEL_CUDA: f"{LONG}x"}, {}),
-        ({image.LABEL_CUDA: f"{LONG}.\u00b2"}, {}),
+        ({image_requirements.LABEL_CUDA: LONG}, {}),
+        ({image_requirements.LABEL_CUDA: f"{LONG}x"}, {}),
+        ({image_requirements.LABEL_CUDA: f"{LONG}.\u00b2"}, {}),
     ],
 )
 def test_a_requirement_of_an_image_is_refused_in_a_short_message(labels: dict[str, str], env: dict[str, str]) -> None:
     with pytest.raises(RequirementError) as error:
-        image.check_requirements(labels, env, SUPPORT)
+        image_requirements.check_requirements(labels, env, SUPPORT)
     assert len(str(error.value)) < 800
     assert LONG[:50] in str(error.value) or "\u00b2" in str(error.value) or "arch==" in str(error.value)
 
 
 def test_a_requirement_of_an_image_can_be_met() -> None:
     env = {"NVIDIA_REQUIRE_CUDA": f"cuda<{LONG} driver<{LONG}", "NVIDIA_REQUIRE_X": f"cuda>={'0' * 5000}1.{'0' * 5000}"}
-    assert image.check_requirements({}, env, SUPPORT) == image.ImageVerdict()
-    (warning,) = image.check_requirements({}, {"NVIDIA_REQUIRE_CUDA": f"cuda>=12.{LONG}"}, SUPPORT).warnings
+    assert image_requirements.check_requirements({}, env, SUPPORT) == image_requirements.ImageVerdict()
+    (warning,) = image_requirements.check_requirements(
+        {}, {"NVIDIA_REQUIRE_CUDA": f"cuda>=12.{LONG}"}, SUPPORT
+    ).warnings
     assert len(warning) < 400
 
 
 @pytest.mark.parametrize("selector", [LONG, f"{LONG}:0", "\u00b2"], ids=["index", "MIG device", "superscript"])
 def test_a_gpu_with_such_an_index_does_not_exist(selector: str) -> None:
     # From an image, and from the user, for whom shorter digits are a count
-    for wanted in (image.parse_visible_devices(selector), request.parse_request(selector)):
-        with pytest.raises(request.SelectionError) as error:
+    for wanted in (image_requirements.parse_visible_devices(selector), gpu_request.parse_request(selector)):
+        with pytest.raises(gpu_request.SelectionError) as error:
             named_gpu.find_unit(wanted.selectors[0], inventory_from_facts([]))
         assert len(str(error.value)) < 600
 
@@ -71,11 +73,13 @@ def test_a_gpu_with_such_an_index_does_not_exist(selector: str) -> None:
     "read",
     [
         versions.natural_key,
-        engines.version_key,
+        engine_queries.version_key,
         version_order.debian,
         version_order.rpm,
-        lambda text: dockerd.version_of(lambda _argv: (0, f"Docker version {text}.1, build x", ""), "dockerd"),
-        lambda text: flags.of_command(f"/usr/bin/dockerd --max-concurrent-downloads={text}", "unit"),
+        lambda text: dockerd_validation.version_of(
+            lambda _argv: (0, f"Docker version {text}.1, build x", ""), "dockerd"
+        ),
+        lambda text: dockerd_flags.of_command(f"/usr/bin/dockerd --max-concurrent-downloads={text}", "unit"),
         lambda text: stop_timeout({"stop_timeout": text}, None),
         lambda text: Grub("/dev/null").selected(text),
     ],
@@ -91,15 +95,15 @@ def test_versions_keep_their_order() -> None:
 
 
 def test_a_driver_or_volume_can_have_any_version() -> None:
-    assert compatibility.driver_support(LONG, "12.4", {"12.4": 550}) == "fully"
+    assert toolkit_compatibility.driver_support(LONG, "12.4", {"12.4": 550}) == "fully"
     assert driver_volume.version_key(f"580.{LONG}") > driver_volume.version_key("580.1")
 
 
 def test_the_file_of_a_lock_can_contain_anything(tmp_path: Path) -> None:
-    for manager, paths in lock_files._OWNERS.items():
+    for manager, paths in lock_holders._OWNERS.items():
         for path in paths:
             file = tmp_path / path.lstrip("/")
             os.makedirs(file.parent, exist_ok=True)
             for text in (LONG, "\u00b2"):
                 file.write_text(text, encoding="utf-8")
-                assert lock_files.holder(str(tmp_path), manager) is None
+                assert lock_holders.holder(str(tmp_path), manager) is None

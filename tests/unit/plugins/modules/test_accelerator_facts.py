@@ -11,9 +11,9 @@ import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import call, schema
-from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import module_call, schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import module_call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import VENDORS
 from ansible_collections.gpufleet.hosts.plugins.modules import accelerator_facts
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options
@@ -23,7 +23,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import
 
 RETURNED = yaml.safe_load(accelerator_facts.RETURN)
 DOCUMENTED = module_options.described(accelerator_facts.DOCUMENTATION)
-OPTIONS = {name: option.get("default") for name, option in call.OPTIONS.items()}
+OPTIONS = {name: option.get("default") for name, option in module_call.OPTIONS.items()}
 ALL = frozenset(VENDORS)
 
 
@@ -52,7 +52,7 @@ def rich_host(tmp_path, monkeypatch):
 
 
 def test_the_result_matches_the_documentation(rich_host):
-    found = call.result(OPTIONS, no_run, root=rich_host.root)
+    found = module_call.result(OPTIONS, no_run, root=rich_host.root)
     assert found.pop("changed") is False
     assert deviations(RETURNED, found, ALL) == []
     vendors = [one["vendor"] for one in found["ansible_facts"]["accelerators"]]
@@ -61,12 +61,12 @@ def test_the_result_matches_the_documentation(rich_host):
 
 
 def test_an_empty_host_matches_the_documentation(tmp_path):
-    found = call.result(OPTIONS, no_run, root=str(tmp_path))
+    found = module_call.result(OPTIONS, no_run, root=str(tmp_path))
     assert deviations(RETURNED, {"ansible_facts": found["ansible_facts"]}, ALL) == []
 
 
 def test_only_the_given_vendors_are_read(rich_host):
-    found = call.result({**OPTIONS, "vendors": ["amd", "intel"]}, no_run, root=rich_host.root)["ansible_facts"]
+    found = module_call.result({**OPTIONS, "vendors": ["amd", "intel"]}, no_run, root=rich_host.root)["ansible_facts"]
     assert list(found["accelerator_vendors"]) == ["amd", "intel"]
     assert {one["vendor"] for one in found["accelerators"]} == {"amd"}
     assert deviations(RETURNED, {"ansible_facts": found}, frozenset(("amd", "intel"))) == []
@@ -74,14 +74,14 @@ def test_only_the_given_vendors_are_read(rich_host):
 
 @pytest.mark.parametrize(("read_ras", "corrected"), [(False, None), (True, 4)])
 def test_read_ras_reaches_amd(rich_host, read_ras, corrected):
-    found = call.result({**OPTIONS, "vendors": ["amd"], "read_ras": read_ras}, no_run, root=rich_host.root)
+    found = module_call.result({**OPTIONS, "vendors": ["amd"], "read_ras": read_ras}, no_run, root=rich_host.root)
     assert found["ansible_facts"]["accelerators"][-1]["errors"]["corrected"] == corrected
 
 
 def test_without_pynvml_the_other_vendors_are_complete(rich_host, monkeypatch):
     missing = {"failed": True, "nvml_binding_missing": True, "msg": "pynvml is missing."}
     monkeypatch.setattr(facts_call, "result", lambda *_arguments: missing)
-    found = call.result(OPTIONS, no_run, root=rich_host.root)
+    found = module_call.result(OPTIONS, no_run, root=rich_host.root)
     assert found["nvml_binding_missing"] is True
     facts = found["ansible_facts"]
     assert (facts["accelerator_vendors"]["nvidia"]["state"], facts["accelerator_vendors"]["amd"]["state"]) == (
@@ -119,8 +119,8 @@ def test_check_mode_returns_the_same(capsys):
 
 
 def test_the_options_are_documented():
-    assert set(DOCUMENTED) == set(call.OPTIONS)
-    for name, option in call.OPTIONS.items():
+    assert set(DOCUMENTED) == set(module_call.OPTIONS)
+    for name, option in module_call.OPTIONS.items():
         assert {key: DOCUMENTED[name].get(key) for key in option} == option
 
 

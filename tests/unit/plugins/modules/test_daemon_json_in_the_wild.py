@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import flags, host_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import dockerd_flags, file_replacement
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.docker_daemon_host import Host
 
 OURS = {
@@ -192,7 +192,7 @@ def test_diff_shows_only_the_changed_lines(host: Host, content: bytes, line: byt
 
 
 COMMENT = b'{\n  // more space\n  "data-root": "/data"\n}\n'
-HOSTS_FLAG = flags.Flag("-H fd://", "hosts", ["fd://"], "/lib/systemd/system/docker.service")
+HOSTS_FLAG = dockerd_flags.Flag("-H fd://", "hosts", ["fd://"], "/lib/systemd/system/docker.service")
 BY_HAND = "Nothing was changed. Correct the file by hand."
 
 # content, and what the error must say: the place, the reason with the value, and what to do
@@ -239,7 +239,7 @@ def test_invalid_file_is_refused_before_anything_is_changed(host: Host, tmp_path
 
 
 # content, flags of the unit, options, and what the error must say
-CONFLICTS: dict[str, tuple[dict[str, t.Any], list[flags.Flag], dict[str, t.Any], tuple[str, ...]]] = {
+CONFLICTS: dict[str, tuple[dict[str, t.Any], list[dockerd_flags.Flag], dict[str, t.Any], tuple[str, ...]]] = {
     "hosts in the file and -H in the unit": (
         {"hosts": ["unix:///run/docker.sock", "tcp://0.0.0.0:2375"]},
         [HOSTS_FLAG],
@@ -445,7 +445,7 @@ def test_directory_without_write_permission_is_refused(
 def test_mounted_file_is_refused(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host.write('{"mtu": 1450}')
     line = f"36 35 98:0 /x {str(host.file).replace('a', chr(92) + '141')} rw,noatime master:1 - ext3 /dev/root rw\n"
-    monkeypatch.setattr(host_file, "read_text", lambda root, path: line)
+    monkeypatch.setattr(file_replacement, "read_text", lambda root, path: line)
     refused_everywhere(host, tmp_path, ("is a mount point", "Unmount the file, or change its source."))
 
 

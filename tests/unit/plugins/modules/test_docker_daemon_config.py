@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from ansible.module_utils import basic
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import flags
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import dockerd_flags
 from ansible_collections.gpufleet.hosts.plugins.modules import docker_daemon_config
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.docker_daemon_host import Host
 
@@ -229,7 +229,7 @@ def test_key_that_stays_for_another_owner_is_named_when_it_is_revoked(host: Host
 @pytest.mark.parametrize("purge", [False, True])
 def test_option_moves_to_a_flag_with_the_same_value(host: Host, purge: bool) -> None:
     host({"live-restore": True, "debug": True})
-    host.flags = [flags.Flag("--live-restore", "live-restore", True, "unit")]
+    host.flags = [dockerd_flags.Flag("--live-restore", "live-restore", True, "unit")]
     moved = host({"live-restore": True, "debug": True}, purge=purge)
     assert moved["satisfied_by_flags"] == moved["revoked_keys"] == ["live-restore"]
     assert json.loads(host.file.read_text()) == {"debug": True}
@@ -257,7 +257,7 @@ def test_pending_options_are_returned_until_the_restart(host: Host) -> None:
 
 
 def test_other_configuration_file_in_the_unit(host: Host) -> None:
-    host.flags = [flags.Flag("--config-file=/x.json", "config-file", "/x.json", "/etc/systemd/system/d.conf")]
+    host.flags = [dockerd_flags.Flag("--config-file=/x.json", "config-file", "/x.json", "/etc/systemd/system/d.conf")]
     assert "Set path=/x.json" in host({"debug": True})["msg"]
 
 
@@ -345,7 +345,7 @@ def test_token_is_masked(host: Host) -> None:
     results.append(host({}))
     assert "line 1" in results[3]["msg"]
     host.write(json.dumps(options))
-    host.flags = [flags.Flag("--log-opt splunk-token=s3cret", "log-opts", ["splunk-token=s3cret"], "unit")]
+    host.flags = [dockerd_flags.Flag("--log-opt splunk-token=s3cret", "log-opts", ["splunk-token=s3cret"], "unit")]
     results.append(host({"debug": True}, managed_by="other"))
     assert "would be set twice" in results[4]["msg"]
     assert "s3cret" not in repr(results)

@@ -10,8 +10,8 @@ import json
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped_engine
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import (
     Docker,
     StoppedDocker,
     UnavailableEngine,
@@ -31,13 +31,13 @@ from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container
 )
 def test_check_mode_detects_a_stopped_docker(monkeypatch, host, check, kind, checked):
     asked = []
-    monkeypatch.setattr(stopped, "is_socket_activated", lambda path: asked.append(path) or True)
+    monkeypatch.setattr(stopped_engine, "is_socket_activated", lambda path: asked.append(path) or True)
     assert isinstance(gpu_container._docker(host, check), kind)
     assert asked == checked
 
 
 def test_check_mode_queries_a_running_docker(monkeypatch):
-    monkeypatch.setattr(stopped, "is_socket_activated", lambda path: False)
+    monkeypatch.setattr(stopped_engine, "is_socket_activated", lambda path: False)
     assert isinstance(gpu_container._docker(None, True), Docker)
 
 

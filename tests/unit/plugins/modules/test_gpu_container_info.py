@@ -10,8 +10,8 @@ import json
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table, stopped
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Podman, UnavailableEngine
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes, stopped_engine
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Podman, UnavailableEngine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container_info
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
@@ -34,8 +34,8 @@ def run(monkeypatch, capsys):
     monkeypatch.setattr(gpu_container_info.facts_gather, "gather", lambda subsets, **options: gathered)
     monkeypatch.setattr(gpu_container_info, "Docker", lambda host: _Docker(host, [holder]))
     monkeypatch.setattr(gpu_container_info, "_podman", lambda module: Engine(podman()))
-    monkeypatch.setattr(process_table, "read", lambda root, pids, **options: process_table.ProcessTable())
-    monkeypatch.setattr(stopped, "is_socket_activated", lambda path: path == "/asleep.sock")
+    monkeypatch.setattr(gpu_processes, "read", lambda root, pids, **options: gpu_processes.ProcessTable())
+    monkeypatch.setattr(stopped_engine, "is_socket_activated", lambda path: path == "/asleep.sock")
     monkeypatch.delenv("DOCKER_HOST", raising=False)
 
     def run(**arguments):
@@ -68,12 +68,12 @@ def test_docker_that_a_query_would_start_is_not_queried(run):
 
 
 def test_unused_podman_is_not_queried(monkeypatch):
-    monkeypatch.setattr(stopped, "podman", lambda: stopped.StoppedEngine("podman"))
+    monkeypatch.setattr(stopped_engine, "podman", lambda: stopped_engine.StoppedEngine("podman"))
     assert isinstance(gpu_container_info._podman(None), UnavailableEngine)
 
 
 def test_used_podman_is_queried(monkeypatch):
-    monkeypatch.setattr(stopped, "podman", lambda: None)
+    monkeypatch.setattr(stopped_engine, "podman", lambda: None)
     module = type("Module", (), {"run_command": None, "get_bin_path": lambda self, name: f"/usr/bin/{name}"})()
     engine = gpu_container_info._podman(module)
     assert isinstance(engine, Podman)

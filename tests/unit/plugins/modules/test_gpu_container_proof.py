@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.methods import AccessMethod
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.prove import ProofResult
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.results import MethodResult
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import last_proof_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.access_methods import AccessMethod
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.method_results import MethodResult
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.prove_methods import ProofResult
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container_proof
 
 KEY = {"boot": "b1", "docker": "29.1.0"}
@@ -62,7 +62,7 @@ def run(tmp_path, monkeypatch):
     """Run the module with options. The proof has a given result, and records which engines it gets."""
     path = tmp_path / "record.json"
     monkeypatch.setattr(gpu_container_proof.owned, "CONTAINER_PROOF_RECORD", str(path))
-    on_host = gpu_container_proof.on_host
+    on_host = gpu_container_proof.engines_on_host
     for name in ("record_text", "write_record"):
         original = getattr(on_host, name)
         monkeypatch.setattr(on_host, name, lambda *text, original=original: original(*text, path=str(path)))
@@ -80,7 +80,7 @@ def run(tmp_path, monkeypatch):
             assert (subject is None) is (options.get("accelerator", "nvidia") == "nvidia")
             # An interrupted proof leaves its key.
             if options.get("key"):
-                assert record.read(path.read_text()).passed is None
+                assert last_proof_record.read(path.read_text()).passed is None
             return result or ProofResult([GOOD])
 
         class Module:
@@ -98,7 +98,7 @@ def run(tmp_path, monkeypatch):
                 Engines.events.append(f"warning: {text}")
 
         monkeypatch.setattr(gpu_container_proof, "AnsibleModule", Module)
-        monkeypatch.setattr(gpu_container_proof.prove, "prove", prove)
+        monkeypatch.setattr(gpu_container_proof.prove_methods, "prove", prove)
         with pytest.raises(Ended) as ended:
             gpu_container_proof.main()
         return {**ended.value.args[0], "proved": proved}
@@ -122,7 +122,7 @@ def test_failed_proof_is_recorded_and_repeated(run):
     result = ProofResult([BAD], {}, [BAD.problem])
     found = run(key=KEY, result=result)
     assert (found["failed"], found["msg"], found["problems"]) == (True, BAD.problem, [BAD.problem])
-    assert record.read(run.path.read_text()).problems == [BAD.problem]
+    assert last_proof_record.read(run.path.read_text()).problems == [BAD.problem]
     assert run(key=KEY)["reason"] == "the last proof failed"
 
 
@@ -138,7 +138,9 @@ def test_proof_without_a_key_leaves_nothing(run):
 
 
 def test_neuron_chips_are_proved_without_a_record(run, monkeypatch):
-    monkeypatch.setattr(gpu_container_proof.chips, "ProofChips", lambda vendor, run_program: (vendor.name, run_program))
+    monkeypatch.setattr(
+        gpu_container_proof.neuron_chips, "ProofChips", lambda vendor, run_program: (vendor.name, run_program)
+    )
     found = run(accelerator="neuron")
     assert (found["failed"], found["changed"], found["proved"]) == (False, False, [["docker"]])
     assert (run.path.exists(), Engines.events) == (False, ["docker: images"])
@@ -169,7 +171,7 @@ def test_options_of_nvidia_are_refused_for_other_accelerators(run, option):
     ],
 )
 def test_each_accelerator_has_its_isolations(run, monkeypatch, accelerator, isolations, refused):
-    monkeypatch.setattr(gpu_container_proof.chips, "ProofChips", lambda vendor, run_program: vendor.name)
+    monkeypatch.setattr(gpu_container_proof.neuron_chips, "ProofChips", lambda vendor, run_program: vendor.name)
     found = run(accelerator=accelerator, isolations=isolations)
     assert found.get("msg") == refused
     assert found["proved"] == ([] if refused else [["docker"]])

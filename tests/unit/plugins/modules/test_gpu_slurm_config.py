@@ -11,8 +11,8 @@ import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.options import OPTIONS
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.record import WorkloadRecords
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_options import OPTIONS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_record import WorkloadRecords
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_slurm_config, gpu_workload
 
 

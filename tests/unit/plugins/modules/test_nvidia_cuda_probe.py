@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.gpu_check import empty_result
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.probe_gpu_checks import empty_result
 from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_cuda_probe
 
 GOOD = {

@@ -9,7 +9,7 @@ import json
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import apply
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import volume_changes
 from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_driver_volume
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
 
@@ -19,7 +19,7 @@ VERSION = "580.95.05"
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
     """Return a function that runs the module for a driver below `tmp_path`, without an engine."""
-    monkeypatch.setattr(apply.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(volume_changes.platform, "machine", lambda: "x86_64")
     driver_tree.ubuntu(tmp_path, VERSION)
     arguments = {
         "path": str(tmp_path / "volumes"),
@@ -69,5 +69,5 @@ def test_an_error_of_the_system_names_the_file(run, monkeypatch, tmp_path, filen
     def fail(*_arguments):
         raise OSError(5, "Input/output error", filename)
 
-    monkeypatch.setattr(apply.driver_volume, "versions", fail)
+    monkeypatch.setattr(volume_changes.driver_volume, "versions", fail)
     assert run()["msg"] == f"{filename or tmp_path / 'volumes'}: Input/output error"

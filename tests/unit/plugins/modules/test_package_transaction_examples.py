@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repositories
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import repository_options as repositories
 
 ROOT = Path(__file__).resolve().parents[4]
 NAME = "gpufleet.hosts.package_transaction"

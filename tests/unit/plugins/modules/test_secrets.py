@@ -21,7 +21,7 @@ from ansible.module_utils import basic
 from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import journal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_journal
 from ansible_collections.gpufleet.hosts.plugins.modules import (
     gpu_container,
     gpu_container_info,
@@ -118,7 +118,9 @@ def test_package_transaction_keeps_secrets(
     monkeypatch.setattr(host_platform, "read", lambda *_given: {"package_manager": "apt", "name": "Debian"})
     monkeypatch.setattr(package_transaction, "BACKENDS", {"apt": lambda *_given, **_more: host.manager})
     monkeypatch.setattr(
-        package_transaction.journal, "Journal", lambda name, create=journal.Journal: create(name, str(host.root))
+        package_transaction.record_journal,
+        "Journal",
+        lambda name, create=record_journal.Journal: create(name, str(host.root)),
     )
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "root/var"))

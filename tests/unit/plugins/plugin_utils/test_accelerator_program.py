@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import cdi_units, vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import cdi_units, vendor_differences
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import accelerator_program
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import MI300X, AmdTree
 
@@ -29,7 +29,7 @@ class AmdProgramHost:
         self.specification = root / "run/cdi/gpufleet-amd.json"
         (root / "run").mkdir(parents=True)
         options = {
-            **cdi_units.program_options(vendors.AMD, "gpufleet-amd/gpu"),
+            **cdi_units.program_options(vendor_differences.AMD, "gpufleet-amd/gpu"),
             "root": str(root),
             "path": str(self.specification),
             "spec_dirs": [str(root / "etc/cdi"), str(root / "run/cdi")],
@@ -95,7 +95,7 @@ def test_a_state_that_is_an_error_keeps_the_specification_and_fails(host):
 
 
 def test_the_program_is_small_and_its_digest_is_that_of_the_file(host):
-    options = cdi_units.program_options(vendors.AMD, "gpufleet-amd/gpu")
+    options = cdi_units.program_options(vendor_differences.AMD, "gpufleet-amd/gpu")
     text = accelerator_program.build(options)
     assert len(text) < LARGEST
     assert accelerator_program.digest(dict(reversed(options.items()))) == hashlib.sha256(text.encode()).hexdigest()

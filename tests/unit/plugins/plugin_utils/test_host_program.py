@@ -19,9 +19,9 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import standalone_program
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.standalone_program import MARK
-from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
-from ansible_collections.gpufleet.hosts.plugins.module_utils.facts.call import OPTIONS
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import module_call as facts_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts.module_call import OPTIONS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import module_call as observe_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import program as observe_program
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_program

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options
 
 DOCKER, PODMAN = container_options.MODULES["docker"], container_options.MODULES["podman"]

@@ -8,14 +8,14 @@ from __future__ import annotations
 import errno
 import os
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd, sysfs
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd_devices, sysfs_reading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import FRU, KFD, MEMORY, RAS, SENSORS, AmdTree
 
 CODES = (errno.EPERM, errno.EINVAL, errno.ENODATA)
 
 
-class RefusingTree(sysfs.SysfsTree):
+class RefusingTree(sysfs_reading.SysfsTree):
     """A tree in which the kernel refuses to read one file, and that records all reads."""
 
     def __init__(self, root: str, refused: str = "", code: int = errno.EPERM) -> None:
@@ -23,7 +23,7 @@ class RefusingTree(sysfs.SysfsTree):
         self.refused, self.code = refused, code
         self.reads: set[str] = set()
 
-    def read_bytes(self, path, limit=sysfs.MOST_BYTES):
+    def read_bytes(self, path, limit=sysfs_reading.MOST_BYTES):
         self.reads.add(path)
         if path == self.refused:
             raise OSError(self.code, os.strerror(self.code))
@@ -48,12 +48,12 @@ def test_every_refused_file_is_named_where_its_value_is_null(tmp_path):
     tree.gpu("0000:27:00.0", 129, unique_id="00000000000000b2", mode="DPX", partitions=2, attributes=everything)
     functions = pci_functions.scan_all(tree.root)
     source = RefusingTree(tree.root)
-    whole = amd.read(source, functions, tree.kernel).devices
+    whole = amd_devices.read(source, functions, tree.kernel).devices
     assert len(whole) == 3 and len(source.reads) > 30
     silent = []
     for path in sorted(source.reads):
         for code in CODES:
-            devices = amd.read(RefusingTree(tree.root, path, code), functions, tree.kernel).devices
+            devices = amd_devices.read(RefusingTree(tree.root, path, code), functions, tree.kernel).devices
             if path.startswith(f"/{KFD}") and path.endswith("/properties") and len(devices) < len(whole):
                 continue  # a GPU that the device cgroup hides
             assert len(devices) == len(whole), path
@@ -72,7 +72,7 @@ def test_the_version_of_the_driver_is_not_that_of_the_kernel_if_it_cannot_be_rea
     tree = AmdTree(tmp_path / "root", version="6.16.13")
     tree.gpu("0000:05:00.0", 128)
     refused = RefusingTree(tree.root, "/sys/module/amdgpu/version")
-    found = amd.read(refused, pci_functions.scan_all(tree.root), tree.kernel)
+    found = amd_devices.read(refused, pci_functions.scan_all(tree.root), tree.kernel)
     assert (found.vendor["driver_version"], found.devices[0]["driver_version"]) == (None, None)
     assert "(EPERM)" in found.devices[0]["unread"]["driver_version"]
 
@@ -81,7 +81,7 @@ def test_another_sensor_than_the_junction_is_named(tmp_path):
     tree = AmdTree(tmp_path / "root")
     base = tree.gpu("0000:05:00.0", 128, attributes=SENSORS)
     refused = RefusingTree(tree.root, f"/{base}/hwmon/hwmon4/temp2_label")
-    (device,) = amd.read(refused, pci_functions.scan_all(tree.root), tree.kernel).devices
+    (device,) = amd_devices.read(refused, pci_functions.scan_all(tree.root), tree.kernel).devices
     assert device["temperature_c"] == 38
     assert "temp2_label" in device["unread"]["temperature_c"]
 
@@ -90,5 +90,5 @@ def test_used_memory_is_known_without_the_total(tmp_path):
     tree = AmdTree(tmp_path / "root")
     base = tree.gpu("0000:05:00.0", 128, attributes=MEMORY)
     refused = RefusingTree(tree.root, f"/{base}/mem_info_vram_total")
-    (device,) = amd.read(refused, pci_functions.scan_all(tree.root), tree.kernel).devices
+    (device,) = amd_devices.read(refused, pci_functions.scan_all(tree.root), tree.kernel).devices
     assert (device["memory_total_mib"], device["memory_used_mib"]) == (None, 512)

@@ -9,14 +9,14 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import image, report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import allowed_on_image, report
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.report import AdoptionPart
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import converged, file
 
 UNCHANGED = {part: AdoptionPart([], ["satisfies nvidia_driver_source"]) for part in PARTS}
-ALL = image.Adoption("dlami", list(PARTS), "")
+ALL = allowed_on_image.Adoption("dlami", list(PARTS), "")
 
 
 def host(**found):
@@ -149,7 +149,7 @@ def test_another_version_ends_a_completion():
 
 def selecting(*names):
     """Return the adoption and the plans of a run with tags."""
-    return image.Adoption("dlami", list(names), ""), {name: UNCHANGED[name] for name in names}
+    return allowed_on_image.Adoption("dlami", list(names), ""), {name: UNCHANGED[name] for name in names}
 
 
 def test_a_run_with_tags_changes_no_entry_of_the_other_parts():
@@ -197,7 +197,7 @@ def test_a_first_run_with_tags_reports_the_other_parts_as_not_selected():
 
 
 def test_with_neuron_accelerators_only_the_engine_can_be_not_selected():
-    adoption = image.Adoption("dlami", [], "the driver belongs to the image", ("container_engine",))
+    adoption = allowed_on_image.Adoption("dlami", [], "the driver belongs to the image", ("container_engine",))
     found = parts(report.build(host(), adoption, {}, []))
     assert found["nvidia_driver"]["reason"] == "the driver belongs to the image"
     assert found["container_engine"]["reason"] == found["docker_options"]["reason"] == "not selected by the tags"
@@ -232,7 +232,7 @@ def test_a_damaged_report_is_replaced(content):
 
 
 def test_parts_that_belong_to_others_are_left_alone_with_the_reason():
-    result = report.build(host(), image.Adoption("eks", [], "nodeadm owns it"), {}, [])
+    result = report.build(host(), allowed_on_image.Adoption("eks", [], "nodeadm owns it"), {}, [])
     found = parts(result)
     assert {entry["state"] for name, entry in found.items() if name in PARTS} == {"left_alone"}
     assert found["nvidia_driver"]["reason"] == "nodeadm owns it"

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_of_all_parts as site_plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import amd_hosts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import MI300X, AmdTree
 

@@ -10,16 +10,20 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd, recorded, sysfs
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
+    amd_devices,
+    recorded_sysfs,
+    sysfs_reading,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver import plan as vendor_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver import request as vendor_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver import variables as vendor_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import accelerator_records
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     cdi_specification_check,
     cdi_units,
-    vendors,
+    vendor_differences,
 )
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import amd_hosts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import APU, MEMORY, MI210, MI300X, AmdTree
@@ -28,7 +32,7 @@ SPECIFICATION = "/var/run/cdi/gpufleet-amd.json"
 SERVICE, PATH, TIMER = owned.ACCELERATOR_CDI_UNITS["amd"]
 ID = "e3a9c0ffee123456"
 KERNEL = "6.1.0-49-amd64"
-AMD = vendors.AMD
+AMD = vendor_differences.AMD
 
 
 def digest(options) -> str:
@@ -50,7 +54,7 @@ def after(host, result):
     for unit in result.cdi.enable:
         host["services"][unit] = {"load_state": "loaded", "unit_file_state": "enabled", "active_state": "active"}
     if result.cdi.restart:
-        devices, _state = vendors.observed(host, AMD)
+        devices, _state = vendor_differences.observed(host, AMD)
         nodes = {"": [], **cdi_specification_check.expected(devices)}
         kind = (result.cdi.options or {}).get("cdi_kind", "gpufleet-amd/gpu")
         host["accelerator_specs"] = [{"path": SPECIFICATION, "kind": kind, "ours": True, "digest": "", "nodes": nodes}]
@@ -76,16 +80,16 @@ def test_the_record_of_a_host_gives_the_same_devices_as_its_sysfs(tmp_path):
     tree.gpu("0000:05:00.0", 128, MI210, unique_id=ID)
     tree.gpu("0000:c5:00.0", 140, APU, attributes={"hwmon/hwmon2/name": "amdgpu", "hwmon/hwmon2/in1_label": "vddnb"})
     host = amd_hosts.observed(tree.root)
-    devices, state = vendors.observed(host, AMD)
-    direct = amd.read(sysfs.SysfsTree(tree.root), pci_functions.scan_all(tree.root), KERNEL)
+    devices, state = vendor_differences.observed(host, AMD)
+    direct = amd_devices.read(sysfs_reading.SysfsTree(tree.root), pci_functions.scan_all(tree.root), KERNEL)
     keys = ("index", "stable_id", "stable_id_kind", "pci_address", "nodes", "partition", "model", "generation")
     assert [[one[key] for key in keys] for one in devices] == [[one[key] for key in keys] for one in direct.devices]
     assert state == direct.vendor
     assert len(devices) == 9 and state["skipped"][0]["reason"] == "integrated graphics of a CPU"
     # What the kernel refused is refused to the controller, too.
-    refusing = recorded.AcceleratorRecordedTree({"refused": {"/sys/x/y": errno.EPERM}})
+    refusing = recorded_sysfs.AcceleratorRecordedTree({"refused": {"/sys/x/y": errno.EPERM}})
     assert refusing.read("/sys/x/y").refusal == "the kernel does not permit it (EPERM)"
-    assert refusing.read("/sys/x/z") == sysfs.SysfsReading()
+    assert refusing.read("/sys/x/z") == sysfs_reading.SysfsReading()
 
 
 def test_a_gpu_that_is_reset_keeps_its_timer(tree):
@@ -101,8 +105,8 @@ def test_a_gpu_that_is_reset_keeps_its_timer(tree):
 def test_a_record_survives_json_and_texts_that_are_not_utf_8(tree):
     tree.file("sys/bus/pci/devices/0000:05:00.0/product_name", b"Instinct \xff\xfe\xc3\xa9")
     host = json.loads(json.dumps(amd_hosts.observed(tree.root)))
-    devices, _state = vendors.observed(host, AMD)
-    direct = amd.read(sysfs.SysfsTree(tree.root), pci_functions.scan_all(tree.root), KERNEL)
+    devices, _state = vendor_differences.observed(host, AMD)
+    direct = amd_devices.read(sysfs_reading.SysfsTree(tree.root), pci_functions.scan_all(tree.root), KERNEL)
     assert devices[0]["model"] == direct.devices[0]["model"]
 
 
@@ -189,7 +193,7 @@ def test_a_repartitioned_gpu_makes_the_specification_stale(tmp_path, partitions,
     result = planned(new)
     assert result.changes == ([f"refresh the CDI specification {SPECIFICATION}"] if change else [])
     spec = new["accelerator_specs"][0]
-    found = cdi_specification_check.differences(spec, vendors.observed(new, AMD)[0])
+    found = cdi_specification_check.differences(spec, vendor_differences.observed(new, AMD)[0])
     if change:
         every = [f"/dev/dri/card{1 + number}" for number in range(8)]
         every += [f"/dev/dri/renderD{128 + number}" for number in range(8)] + ["/dev/kfd"]

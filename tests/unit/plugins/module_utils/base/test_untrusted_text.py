@@ -13,14 +13,24 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, untrusted_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import PROCESS, Holder
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import PROCESS, Holder
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import inventory as gpus_of_container
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership, module_loading
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, engines, stopped, users, volumes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_module_loading, package_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
+    coexistence,
+    docker_group_users,
+    engine_queries,
+    named_volumes,
+    stopped_engine,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels, mount_users, next_boot, root_python
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dpkg_state, installed, lock_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
+    dpkg_database,
+    installed_packages,
+    lock_holders,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toolkit_cdi_units
 
 ROOT = Path(__file__).resolve().parents[5]
 HOSTILE = ["$(id)", "`id`", '"', ";", "a\nb", "%", "{{ 7*7 }}", "a b"]
@@ -60,7 +70,7 @@ def _rpm(field):
     def read(root, text):
         bad = {"name": "evil", "version": "1-1", field: text}
         out = f"glibc\t2.34-1\tx86_64\n{bad['name']}\t{bad['version']}\tx86_64\n"
-        return list(installed.read(str(root), "dnf", lambda argv: (0, out, ""))["all"].items())
+        return list(installed_packages.read(str(root), "dnf", lambda argv: (0, out, ""))["all"].items())
 
     return read
 
@@ -73,7 +83,7 @@ def _dpkg(field):
             "".join(f"{key}: {value}\n" for key, value in one.items()) + "Status: install ok installed\n"
             for one in (dpkg, bad)
         ]
-        return [(one.name, one.version, one.arch) for one in dpkg_state.parse("\n".join(stanzas))]
+        return [(one.name, one.version, one.arch) for one in dpkg_database.parse("\n".join(stanzas))]
 
     return read
 
@@ -86,7 +96,7 @@ def _pci(root, text):
 
 def _recorded_users(_root, text):
     record = json.dumps({"users": ["alice", text]})
-    return users._recorded({"files": {owned.ENGINE_USERS: {"exists": True, "content": record}}})
+    return docker_group_users._recorded({"files": {owned.ENGINE_USERS: {"exists": True, "content": record}}})
 
 
 def _running_kernel(root, text):
@@ -95,7 +105,7 @@ def _running_kernel(root, text):
 
 
 def _providers(root, text):
-    return installed.providers(str(root), "dnf", ["cuda"], lambda argv: (0, f"cuda-13\n{text}\n", ""))["cuda"]
+    return installed_packages.providers(str(root), "dnf", ["cuda"], lambda argv: (0, f"cuda-13\n{text}\n", ""))["cuda"]
 
 
 def _uuids(_root, text):
@@ -110,7 +120,7 @@ def _uuids(_root, text):
 
 def _stale_locks(_root, text):
     locks = ["nvidia-driver-3:570.10-1.el9.*", f"nvidia-driver-3:570.10-1{text}", f"nvidia{text}-3:570.10-1"]
-    return membership.stale_locks({"packages": {}, "package_state": {"held_patterns": locks}}, "nvidia")
+    return package_membership.stale_locks({"packages": {}, "package_state": {"held_patterns": locks}}, "nvidia")
 
 
 # Each reader of values that become arguments of commands or parts of units: what it returns beside a hostile value.
@@ -146,9 +156,9 @@ def test_only_values_of_the_expected_form_are_read(tmp_path, reader, text):
 @pytest.mark.parametrize("text", HOSTILE)
 def test_the_path_of_the_cdi_specification_is_plain(text):
     lines = f"NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=/etc/cdi/{text}x\n"
-    found = cdi_units.output({"files": {cdi_units.ENVIRONMENT: {"exists": True, "content": lines}}})
+    found = toolkit_cdi_units.output({"files": {toolkit_cdi_units.ENVIRONMENT: {"exists": True, "content": lines}}})
     # The value ends at a space, a quote or the end of the line.
-    assert found in (cdi_units.SPECIFICATION, "/etc/cdi/a", "/etc/cdi/")
+    assert found in (toolkit_cdi_units.SPECIFICATION, "/etc/cdi/a", "/etc/cdi/")
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -165,14 +175,14 @@ def test_an_option_or_an_empty_text_is_no_argument(name):
 
 
 def _stopped(name):
-    return stopped.StoppedEngine("docker", (), (stopped.Use(f"{name} (exited)", frozenset({"v"}), "1"),))
+    return stopped_engine.StoppedEngine("docker", (), (stopped_engine.Use(f"{name} (exited)", frozenset({"v"}), "1"),))
 
 
 NAMES = {
-    "process with a GPU": lambda name: module_loading.gpu_users(
+    "process with a GPU": lambda name: kernel_module_loading.gpu_users(
         {"holders": [{"pid": 7, "command": name, "container": None}]}
     )[0],
-    "container with a GPU": lambda name: module_loading.gpu_users(
+    "container with a GPU": lambda name: kernel_module_loading.gpu_users(
         {"holders": [{"pid": 7, "command": "x", "container": "1", "container_name": name}]}
     )[0],
     "process that mounts": lambda name: str(mount_users.MountUser(7, name)),
@@ -187,9 +197,9 @@ NAMES = {
     ),
     "container of a stopped engine": lambda name: _stopped(name).users("v", "/")[0],
     "title of a stopped container": lambda name: _stopped(name).titles()["1"],
-    "container of Docker": lambda name: engines._title({"Names": [f"/{name}"]}),
-    "user of a volume": lambda name: volumes.DockerClient._title({"Names": [f"/{name}"], "State": "running"}),
-    "user of a Podman volume": lambda name: volumes.PodmanClient._title({"Names": [name], "State": "running"}),
+    "container of Docker": lambda name: engine_queries._title({"Names": [f"/{name}"]}),
+    "user of a volume": lambda name: named_volumes.DockerClient._title({"Names": [f"/{name}"], "State": "running"}),
+    "user of a Podman volume": lambda name: named_volumes.PodmanClient._title({"Names": [name], "State": "running"}),
 }
 
 
@@ -205,8 +215,8 @@ def test_a_stopped_container_is_found_by_its_original_name():
 
 
 def test_the_process_with_a_lock_is_shown_escaped(monkeypatch):
-    monkeypatch.setattr(lock_files, "read_text", lambda root, path: "a\x1b[31m\n")
-    assert lock_files._described(7, "/x") == r"process 7 (a\x1b[31m) holds /x"
+    monkeypatch.setattr(lock_holders, "read_text", lambda root, path: "a\x1b[31m\n")
+    assert lock_holders._described(7, "/x") == r"process 7 (a\x1b[31m) holds /x"
 
 
 def _tasks(node):

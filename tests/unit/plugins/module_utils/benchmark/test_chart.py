@@ -12,7 +12,7 @@ import jinja2
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.chart import chart
-from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.figures import BenchmarkValueError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.median_and_outliers import BenchmarkValueError
 
 TEMPLATE = Path(__file__).resolve().parents[5] / "playbooks/templates/benchmark.svg.j2"
 SVG = "{http://www.w3.org/2000/svg}"

@@ -11,8 +11,10 @@ import stat
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_apply, document
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
+    gather_all_vendors as accelerators_gather,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_changes, specification_document
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gaudi_trees import CARD, GaudiTree
 
@@ -32,7 +34,7 @@ def tree(tmp_path, monkeypatch) -> GaudiTree:
         values[0], values[5] = stat.S_IFCHR | 0o660, RENDER
         return os.stat_result(values)
 
-    monkeypatch.setattr(document.os, "stat", node_stat)
+    monkeypatch.setattr(specification_document.os, "stat", node_stat)
     return GaudiTree(tmp_path)
 
 
@@ -49,7 +51,7 @@ def apply(tree: GaudiTree, **params) -> dict:
         "spec_dirs": [directory],
         "additional_gids": False,
     }
-    return accelerator_apply.apply_state({**defaults, **params}, gather_facts, check_mode=False, root=tree.root)
+    return accelerator_changes.apply_state({**defaults, **params}, gather_facts, check_mode=False, root=tree.root)
 
 
 def devices(tree: GaudiTree) -> dict[str, list[str]]:
@@ -105,5 +107,5 @@ def test_the_specification_of_the_dra_driver_is_left_alone(tree):
 
 def test_the_default_file_and_kind():
     params = {"vendor": "gaudi", "path": None, "cdi_kind": None}
-    assert accelerator_apply.path_of(params) == "/var/run/cdi/gpufleet-gaudi.json"
-    assert accelerator_apply.kind_of(params) == "gpufleet-gaudi/gpu"
+    assert accelerator_changes.path_of(params) == "/var/run/cdi/gpufleet-gaudi.json"
+    assert accelerator_changes.kind_of(params) == "gpufleet-gaudi/gpu"

@@ -11,9 +11,9 @@ import stat
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import document
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import apply
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_document
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_files as cdi_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import changes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema, driver_tree
 
@@ -73,12 +73,12 @@ class Host:
             "device_numbers": False,
             "additional_gids": False,
         }
-        return apply.apply_state({**defaults, **params}, self.gather_facts, check, str(self.root))
+        return changes.apply_state({**defaults, **params}, self.gather_facts, check, str(self.root))
 
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    monkeypatch.setattr(apply.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(changes.platform, "machine", lambda: "x86_64")
     return Host(tmp_path)
 
 
@@ -404,11 +404,11 @@ ERRORS = [
     (None, {"timeout": float("inf")}, cdi_file.FileError, ["timeout=inf is invalid. Set a number of seconds above 0"]),
     (None, {"timeout": 1e300}, cdi_file.FileError, ["timeout=1e+300", "at most 3600"]),
     (None, {"timeout": float("nan")}, cdi_file.FileError, ["timeout=nan", "at most 3600"]),
-    (break_the_driver, {}, document.CdiError, ["version_mismatch", "570.133.20", "Reboot"]),
+    (break_the_driver, {}, specification_document.CdiError, ["version_mismatch", "570.133.20", "Reboot"]),
     (
         lose_all_gpus,
         {},
-        document.CdiError,
+        specification_document.CdiError,
         ["the specification would contain no GPU", "0: GPU is lost", "1: GPU is lost"],
     ),
     (None, {"driver_root": "/nowhere"}, cdi_file.FileError, ["driver_root=/nowhere is not a directory"]),
@@ -459,7 +459,7 @@ def test_specification_of_the_unit_is_written_again_with_the_unit(host, monkeypa
     path = host.dynamic / "gpufleet-nvidia.json"
     host.dynamic.mkdir(parents=True)
     host.run(path=str(path))
-    monkeypatch.setattr(apply.owned, "CDI_REFRESHED", str(path))
+    monkeypatch.setattr(changes.owned, "CDI_REFRESHED", str(path))
     (warning,) = host.run()["warnings"]
     assert "systemctl restart gpufleet-cdi-refresh.service" in warning
     assert "state=absent" not in warning
@@ -505,7 +505,7 @@ def test_a_feature_needs_no_gpu(host):
 )
 def test_each_kind_has_a_default_path_of_its_own(params, expected):
     defaults = {"mode": "gpu", "vendor": "nvidia.com", "class": None, "path": None}
-    assert apply.path_of({**defaults, **params}) == expected
+    assert changes.path_of({**defaults, **params}) == expected
 
 
 @pytest.mark.parametrize(

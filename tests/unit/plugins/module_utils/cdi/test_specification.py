@@ -12,7 +12,7 @@ import stat
 import jsonschema
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import document
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_document
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema, driver_tree
@@ -252,7 +252,7 @@ def test_gds_mounts_what_its_library_reads(root, monkeypatch):
     ],
 )
 def test_a_feature_without_nodes_is_an_error(root, feature, words):
-    with pytest.raises(document.CdiError) as caught:
+    with pytest.raises(specification_document.CdiError) as caught:
         specification.build_feature(feature, specification.NvidiaCdiHost(root=str(root)))
     assert words in str(caught.value)
 
@@ -319,7 +319,9 @@ def test_an_unusable_gpu_is_skipped_with_the_reason(root, unusable, reason):
     result = build(root, [gpu(0), unusable])
     assert result.skipped == [{"gpu": "1", "reason": reason}]
     assert list(by_name(result)) == ["0", "GPU-00000000", "all"]
-    with pytest.raises(document.CdiError, match=f"the specification would contain no GPU \\(1: {reason}\\)"):
+    with pytest.raises(
+        specification_document.CdiError, match=f"the specification would contain no GPU \\(1: {reason}\\)"
+    ):
         build(root, [unusable])
 
 
@@ -333,7 +335,7 @@ def test_only_the_mig_device_without_an_access_node_is_skipped(root):
 
 
 def test_no_gpu_is_an_error(root):
-    with pytest.raises(document.CdiError, match="NVML shows none"):
+    with pytest.raises(specification_document.CdiError, match="NVML shows none"):
         build(root, [])
 
 
@@ -357,7 +359,7 @@ def test_a_missing_uvm_node_causes_a_warning(root):
 def test_a_regular_file_in_place_of_a_node_is_an_error(root):
     # Shell redirection into a missing node creates a regular file.
     (root / "dev/nvidia0").write_text("x")
-    with pytest.raises(document.CdiError, match=r"/dev/nvidia0 is not a character device\. Remove it"):
+    with pytest.raises(specification_document.CdiError, match=r"/dev/nvidia0 is not a character device\. Remove it"):
         build(root, [gpu(0)])
 
 

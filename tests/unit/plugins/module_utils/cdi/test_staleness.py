@@ -9,7 +9,8 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.staleness import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.directories import marker_path
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.stale_driver_version import (
     changed_message,
     duplicates,
     observed,
@@ -17,7 +18,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.stalenes
     uuids,
     versions,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.places import marker_path
 
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03"
 YAML = f"""\

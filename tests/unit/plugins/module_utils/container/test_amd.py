@@ -11,13 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import vendors
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import IsolationError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import vendor_of_host
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import SelectionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import IsolationError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import Planner
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Image
-from ansible_collections.gpufleet.hosts.plugins.module_utils.usage.report import report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.usage.gpu_usage_report import report
 from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import KFD, MEMORY, MI210, AmdTree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import Engine, container, docker, nodes, podman
@@ -49,12 +49,12 @@ class AmdHost:
 
     def vendor(self, **params):
         given = {"accelerator": "amd", "cdi_kind": None, **params}
-        return vendors.create(vendors.VendorHost(given, None, None, str(self.root)))
+        return vendor_of_host.create(vendor_of_host.VendorHost(given, None, None, str(self.root)))
 
     def plan(self, check=True, **params):
         given = {name: option.get("default") for name, option in argument_spec().items()}
         given.update({"name": "ct", "image": "image", "accelerator": "amd", **params})
-        vendor = vendors.create(vendors.VendorHost(given, None, None, str(self.root)))
+        vendor = vendor_of_host.create(vendor_of_host.VendorHost(given, None, None, str(self.root)))
         return Planner(given, self.engines, vendor, self.reservations, check_mode=check).plan()
 
     def uuids(self, **params):
@@ -144,7 +144,9 @@ def test_requests_that_cannot_be_met(host, options, error, message):
 def test_a_host_without_a_driver_says_so(tmp_path):
     tree = AmdTree(tmp_path / "root", loaded=False, kfd=False)
     tree.function("0000:05:00.0", MI210, vendor="0x1002", class_id="0x038000")
-    vendor = vendors.create(vendors.VendorHost({"accelerator": "auto", "cdi_kind": None}, None, None, tree.root))
+    vendor = vendor_of_host.create(
+        vendor_of_host.VendorHost({"accelerator": "auto", "cdi_kind": None}, None, None, tree.root)
+    )
     with pytest.raises(
         SelectionError, match=r"no usable AMD GPU .state no_driver.: The PCI bus has MI210 0000:05:00.0"
     ):
@@ -331,4 +333,4 @@ def test_the_vendor_of_a_host(tmp_path, addresses, option, expected):
     if "nvidia" in addresses:
         tree.function("0000:3b:00.0", driver=addresses["nvidia"])
     params = {"accelerator": option, "cdi_kind": None, "driver_root": None}
-    assert vendors.create(vendors.VendorHost(params, None, SimpleNamespace, tree.root)).name == expected
+    assert vendor_of_host.create(vendor_of_host.VendorHost(params, None, SimpleNamespace, tree.root)).name == expected

@@ -10,8 +10,8 @@ import platform
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Image
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import CDI_DIRS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import UUIDS, Engine, container, docker, nodes
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.container.test_planner import (
@@ -29,7 +29,7 @@ SWARM = "DOCKER_RESOURCE_GPU"
 @pytest.fixture
 def case(tmp_path, monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(process_table, "device_numbers", numbers)
+    monkeypatch.setattr(gpu_processes, "device_numbers", numbers)
     found = Case(tmp_path)
     found.file("/usr/bin/nvidia-container-runtime")
     found.file("/usr/bin/nvidia-container-runtime-hook")

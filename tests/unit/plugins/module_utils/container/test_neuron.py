@@ -9,14 +9,14 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import vendors
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import IsolationError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import vendor_of_host
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import SelectionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import IsolationError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import Planner
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Image
-from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering.planner import RenderingPlanner
-from ansible_collections.gpufleet.hosts.plugins.module_utils.usage.report import report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering.rendering_planner import RenderingPlanner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.usage.gpu_usage_report import report
 from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import Engine, container, docker, nodes, podman
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import INF2, TRN2, NeuronTree
@@ -61,8 +61,8 @@ class NeuronHost:
         def never(_subsets):
             raise AssertionError("NVML was read")
 
-        host = vendors.VendorHost(given, lambda *_given, **_options: (127, "", ""), never, str(self.root))
-        return vendors.create(host)
+        host = vendor_of_host.VendorHost(given, lambda *_given, **_options: (127, "", ""), never, str(self.root))
+        return vendor_of_host.create(host)
 
     def chips(self, **params):
         return [int(index) for index in self.plan(**params)["gpu_assignment"]["indexes"]]

@@ -13,16 +13,16 @@ import shutil
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import IsolationError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.accelerator import Nvidia
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import SelectionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import IsolationError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.vendor import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor import RequirementError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Image, StoppedDocker
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.stopped import StoppedEngine, Use
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import RequirementError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Image, StoppedDocker
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import EngineError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.stopped_engine import StoppedEngine, Use
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.optional_features import FeatureError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
@@ -132,7 +132,7 @@ class Case:
 @pytest.fixture
 def case(tmp_path, monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(process_table, "device_numbers", numbers)
+    monkeypatch.setattr(gpu_processes, "device_numbers", numbers)
     return Case(tmp_path)
 
 

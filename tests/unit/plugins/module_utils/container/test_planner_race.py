@@ -11,11 +11,11 @@ import platform
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.accelerator import Nvidia
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import SelectionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.vendor import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import Planner
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import process_table
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes
 from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
@@ -91,7 +91,7 @@ def request_one(root, directory, number, started):
 def host(tmp_path, monkeypatch):
     """Return the root of a host with eight GPUs. A rootless container has GPU 0, and a process uses GPU 1."""
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(process_table, "device_numbers", numbers)
+    monkeypatch.setattr(gpu_processes, "device_numbers", numbers)
     root = tmp_path / "root"
     tree = ProcessTree(root)
     for node in ("nvidiactl", "nvidia-uvm", *(f"nvidia{minor}" for minor in range(8))):

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder, merge_holders
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.image import parse_visible_devices
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import (
-    inventory_from_facts,
-    topology_from_facts,
-)
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import Holder, merge_holders
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import (
     Conditions,
     SelectionError,
     parse_request,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.image_requirements import (
+    parse_visible_devices,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import (
+    inventory_from_facts,
+    topology_from_facts,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import describe_unusable, select_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import gpu_health as nvml_health

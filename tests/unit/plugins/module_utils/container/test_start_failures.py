@@ -10,8 +10,8 @@ import json
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import start_failures
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Docker, Podman
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import EngineError
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.fake_engines import FakeDocker
 
 OLD, NEW = "1" * 64, "2" * 64

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import as_holder
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.assigned import assigned_gpus
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus_of_container import as_holder
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.gpus_of_container import assigned_gpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import nvidia_docker_program as wrapper
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (

@@ -11,8 +11,8 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import package_queries, registry, variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import package_queries, registry, unknown_variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_of_all_parts as site_plan
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import role_data
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import add, bare, converged
 
@@ -57,4 +57,4 @@ def test_the_removal_is_rehearsed_like_that_of_other_parts(uid: int, errors: int
 
 def test_playbook_site_does_not_contain_it() -> None:
     assert "cuda_toolkit" not in {*registry.PARTS, *(turn["part"] for turn in registry.order())}
-    assert variables.unknown_names(["cuda_toolkit_version"]).errors != []
+    assert unknown_variables.unknown_names(["cuda_toolkit_version"]).errors != []

@@ -9,10 +9,10 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import variables as cuda_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.plan import PROFILE_FILE, files, profile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, package_selector
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     B200,

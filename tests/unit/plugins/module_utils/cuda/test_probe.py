@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import gpu_check
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import probe as cuda_probe
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import probe_gpu_checks
 
 SOURCE = Path(__file__).parent / "files" / "libcuda.c"
 FIRST, SECOND = "GPU-aabbee00-0000-0000-0000-000000000000", "GPU-aabbee00-0000-0000-0000-000000000001"
@@ -161,11 +161,14 @@ def test_a_changed_byte_of_a_large_copy_is_located(probe):
 
 def test_the_largest_memory_check_has_data_that_differs_between_addresses():
     # Random.randbytes() fails from 256 MiB.
-    size = 256 * gpu_check.MIB
-    data = gpu_check.pattern(size)
+    size = 256 * probe_gpu_checks.MIB
+    data = probe_gpu_checks.pattern(size)
     assert len(data) == size
     first = data[:4096]
-    assert all(data[distance : distance + 4096] != first for distance in (4096, gpu_check.MIB, 128 * gpu_check.MIB))
+    assert all(
+        data[distance : distance + 4096] != first
+        for distance in (4096, probe_gpu_checks.MIB, 128 * probe_gpu_checks.MIB)
+    )
 
 
 def test_the_gpus_after_one_that_crashes_are_probed(probe):

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json, managed_keys, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import json_text, managed_keys, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DaemonConfigError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.docker_options import merge_policy
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import DaemonConfigError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import EMPTY_RECORD
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import merge_policy
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.record import State
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.daemon_json_changes import FILE, plan
 
@@ -121,7 +121,7 @@ def others_values(tree: dict[str, t.Any], state: State, owner: str) -> dict[t.An
 
 
 def tree_of(text: str | None) -> dict[str, t.Any]:
-    return {} if text is None else daemon_json.parse(text, FILE)
+    return {} if text is None else json_text.parse(text, FILE)
 
 
 @PATIENT

@@ -8,8 +8,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DaemonConfigError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import Flag
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.dockerd_flags import Flag
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import DaemonConfigError
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.daemon_json_changes import plan
 
 

@@ -13,9 +13,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import DriverPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     KERNELS,

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import add_package, host, platform
 
 V = "535.309.01-0+deb12u1"

@@ -13,7 +13,7 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import Resolution
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     ROOT,

@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import toolkit_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import runfile
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import DriverPlan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host, platform
 
 K80 = "0x102d"

@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import ownership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_ownership
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     FROM_DEBIAN,
@@ -281,7 +281,9 @@ def test_vendor_driver_replaced_the_driver_of_the_role(name, known, secure_boot)
 def test_interrupted_hold_does_not_convert_the_vendor_driver(name, known):
     plain = dressed(name, known=known)
     # The run was killed while it installed dnf's plugin.
-    begun = ownership.begin({}, [item for item in plain["installed_packages"] if item not in PLUGIN], asked=[*PLUGIN])
+    begun = record_ownership.begin(
+        {}, [item for item in plain["installed_packages"] if item not in PLUGIN], asked=[*PLUGIN]
+    )
     there = dressed(name, known=known, files=recorded(**begun))
     found, expected = driver_plan.plan(there, {}, data_of(name)), driver_plan.plan(plain, {}, data_of(name))
     assert (found.errors, found.action, found.source) == (expected.errors, expected.action, expected.source)
@@ -475,15 +477,15 @@ def test_source_changes_after_a_purge_that_left_a_library(source):
     first = driver_plan.plan(before, {"source": "distribution"}, platform("debian-13"))
     assert first.errors == []
     names = [item.partition("=")[0] for item in first.todo.transaction.install]
-    begun = ownership.begin(PURGED, left, asked=names)
-    record = ownership.finish(begun, left, [*left, *names], enabled={})
+    begun = record_ownership.begin(PURGED, left, asked=names)
+    record = record_ownership.finish(begun, left, [*left, *names], enabled={})
     version = "550.163.01"
     # Debian's libcuda1 requires the remaining library in its own version.
     after = host(
         "debian-13",
         packages={**left, **dict.fromkeys([*names, "libnvidia-ptxjitcompiler1"], f"{version}-2")},
         package_origins={name: [FROM_DEBIAN] for name in names},
-        files={owned.DRIVER_RECORD: {"exists": True, "content": ownership.text(record)}},
+        files={owned.DRIVER_RECORD: {"exists": True, "content": record_ownership.text(record)}},
         driver={"loaded": version, "library": version, "kernel_module_flavor": "open"},
         modules={kernel: version},
         headers=(kernel,),

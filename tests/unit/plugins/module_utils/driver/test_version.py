@@ -7,7 +7,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import DriverPlan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import DriverPlan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     FROM_NVIDIA,

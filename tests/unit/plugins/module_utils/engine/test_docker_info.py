@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_info import read_info
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Docker
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.fake_engines import FakeDocker
 
 ANSWER = {

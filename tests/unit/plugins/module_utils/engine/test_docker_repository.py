@@ -9,14 +9,18 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_repository import define
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import read
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition, files, own_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import read
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
+    file_contents,
+    repository_options,
+    role_file_paths,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.engine_samples import PLATFORMS, host, plan
 
 PACKAGES = dict.fromkeys(
     ("docker-ce", "docker-ce-cli", "containerd.io", "ca-certificates", "iptables", "python3-requests"), "5:28.5.1-1"
 )
-LOGINS = own_files.with_logins(owned.DOCKER_REPOSITORY_ID)
+LOGINS = role_file_paths.with_logins(owned.DOCKER_REPOSITORY_ID)
 LOGIN = {"mirror": "https://m.example/linux", "repository_username": "robot", "repository_password": "s3cret"}
 PROXY = {"proxy": "http://proxy.example:3128"}
 
@@ -26,11 +30,11 @@ def with_repository(key: str, fingerprint: str = "", **variables: str) -> dict[s
     seen = host(key, PACKAGES)
     manager = seen["os"]["package_manager"]
     options = define(seen, PLATFORMS[key]["repository"], read(variables))
-    repository = definition.read([options], manager)[0]
-    for file in files.without_key(repository, manager):
+    repository = repository_options.read([options], manager)[0]
+    for file in file_contents.without_key(repository, manager):
         text = None if file.content is None else file.content.decode()
         if text is not None and file.path in LOGINS:
-            text = own_files.sealed(file.path, text)
+            text = role_file_paths.sealed(file.path, text)
         seen["files"][file.path] = {"exists": text is not None, "content": text}
     key_file = owned.repository_key(owned.DOCKER_REPOSITORY_ID, manager)
     seen["keyrings"][key_file] = {"fingerprints": [fingerprint or options["fingerprint"]], "digests": []}

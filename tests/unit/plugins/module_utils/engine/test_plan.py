@@ -9,14 +9,14 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import digests, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import password_digests, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import DEFAULT_PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import EMPTY_RECORD
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.secret_masking import masked_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE, EnginePlan, Service
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import EngineRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import EngineRequest
 
 SUPPORT = ["ca-certificates", "iptables", "python3-requests"]
 PLATFORMS: dict[str, t.Any] = {
@@ -97,8 +97,8 @@ def masked(seen: dict[str, t.Any]) -> dict[str, t.Any]:
     """Mask the passwords as the observation does."""
     text, recorded = seen["files"][DEFAULT_PATH]["content"], seen["files"][RECORD_FILE]["content"]
     seen["docker_daemon_json"]["digests"] = {
-        "file": sorted(digests.of_tree(json.loads(text), MACHINE)),
-        "record": digests.of_record(record.load_state(recorded, "x").record, MACHINE),
+        "file": sorted(password_digests.of_tree(json.loads(text), MACHINE)),
+        "record": password_digests.of_record(record.load_state(recorded, "x").record, MACHINE),
     }
     seen["files"] = {
         DEFAULT_PATH: {"exists": True, "content": masked_file(text)},
@@ -504,7 +504,7 @@ def test_password_in_a_flag_is_compared_by_the_module() -> None:
 
 
 def test_equal_passwords_of_two_hosts_have_different_digests() -> None:
-    assert set(digests.of_tree(PROXY, "a")).isdisjoint(digests.of_tree(PROXY, "b"))
+    assert set(password_digests.of_tree(PROXY, "a")).isdisjoint(password_digests.of_tree(PROXY, "b"))
 
 
 def test_passwords_of_others_need_no_module() -> None:

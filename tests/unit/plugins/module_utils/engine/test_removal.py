@@ -10,12 +10,12 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import DEFAULT_PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.removal import EngineRemoval
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import read
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import read
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.engine_samples import PLATFORMS, host, recorded
 
 CE = {"docker-ce": "5:28.5.1-1", "docker-ce-cli": "5:28.5.1-1", "containerd.io": "2.1.5"}

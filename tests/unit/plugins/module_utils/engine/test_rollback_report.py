@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_tree
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.secret_masking import masked_tree
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.rollback_report import causes, named_options, report
 
 # As dockerd 20.10 and systemd 252 write it, for each of three attempts.

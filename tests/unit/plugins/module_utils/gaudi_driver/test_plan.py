@@ -10,17 +10,21 @@ import json
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
+    gather_all_vendors as accelerators_gather,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import variables as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import plan as gaudi_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import repository as gaudi_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import request as gaudi_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import variables as gaudi_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.outcomes import EngineOutcome
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
+    repository_options as repository_definition,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import vendor_differences
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import gaudi_hosts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, ROOT
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gaudi_trees import GAUDI, GAUDI2, GAUDI3, GaudiTree
@@ -73,7 +77,7 @@ def test_the_record_of_the_observation_describes_the_devices_as_the_host_itself(
     tree = GaudiTree(tmp_path).board()
     host = gaudi_hosts.observed(tree)
     on_host = accelerators_gather.gather(dict, root=tree.root, vendors=["gaudi"])
-    devices, state = vendors.observed(host, vendors.GAUDI)
+    devices, state = vendor_differences.observed(host, vendor_differences.GAUDI)
     assert devices == on_host["accelerators"]
     assert state["driver_version"] == on_host["accelerator_vendors"]["gaudi"]["driver_version"]
 

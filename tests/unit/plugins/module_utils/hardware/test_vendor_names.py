@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import module_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import instance_families
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import vendors as container_vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import vendor_of_host as container_vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import VENDORS
 
@@ -36,7 +36,7 @@ def of_pci():
     ("names", "others"),
     [
         (of_pci(), set()),
-        (set(call.OPTIONS["vendors"]["choices"]), set()),
+        (set(module_call.OPTIONS["vendors"]["choices"]), set()),
         ({family.vendor for family in instance_families.FAMILIES.values()}, {*ONLY_IN_EC2, "intel"}),
         (set(container_vendors.VENDORS), {"intel"}),
     ],

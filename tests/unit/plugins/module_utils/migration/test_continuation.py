@@ -16,8 +16,12 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import apply, leftovers, observed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import plan as migration_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import (
+    leftovers,
+    observed_leftovers,
+    steps_on_host,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import planned_steps as migration_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import old_nvidia_docker as old
@@ -48,7 +52,7 @@ class World:
         self.packages, self.removed = dict(packages), set(removed)
         self.volumes: dict[str, str] = {"data": "local"}
         self.containers: dict[str, tuple[dict[str, t.Any], dict[str, t.Any]]] = {}
-        self.units = {"docker.service": "active", observed.UNIT: "active" if running else "inactive"}
+        self.units = {"docker.service": "active", observed_leftovers.UNIT: "active" if running else "inactive"}
         self.left: int | None = None
         self.write()
 
@@ -123,7 +127,7 @@ class World:
             self.tree.root, declared=declared.PLACES, machine="x86_64", kernel=self.tree.kernel, run=self.run
         )
         if leftovers.may_exist(host):
-            host["nvidia_docker"] = observed.read(self.tree.root, host["docker_data"]["root"], self.run)
+            host["nvidia_docker"] = observed_leftovers.read(self.tree.root, host["docker_data"]["root"], self.run)
         return host
 
     def plan(self, **options: t.Any) -> migration_plan.Migration:
@@ -131,7 +135,7 @@ class World:
 
     def step(self, *steps: dict[str, t.Any]) -> None:
         for one in steps:
-            apply.Migrator(self.tree.root, self, self.run).apply([one])
+            steps_on_host.Migrator(self.tree.root, self, self.run).apply([one])
             self.tick()
 
     def tick(self) -> None:
@@ -234,7 +238,7 @@ def plugin(root: Path) -> World:
 def dead_plugin(root: Path) -> World:
     world = plugin(root)
     world.packages = {}
-    world.units[observed.UNIT] = "inactive"
+    world.units[observed_leftovers.UNIT] = "inactive"
     world.write()
     return world
 
@@ -251,7 +255,7 @@ def _tmp_path() -> t.Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def _as_any_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apply.os, "chown", lambda *_arguments: None)
+    monkeypatch.setattr(steps_on_host.os, "chown", lambda *_arguments: None)
 
 
 @pytest.mark.parametrize("make", WORLDS, ids=lambda make: make.__name__)
@@ -346,10 +350,10 @@ def test_check_mode_changes_nothing_and_names_the_same_steps(tmp_path: Path) -> 
         world = make(tmp_path / make.__name__)
         done, before = world.plan(), world.files()
         steps = [*done.before, *(step for step in done.after if step["do"] != "restore")]
-        predicted = apply.Migrator(world.tree.root, world, world.run, check=True).apply(steps)
+        predicted = steps_on_host.Migrator(world.tree.root, world, world.run, check=True).apply(steps)
         assert world.files() == before
         world.left = None
-        assert apply.Migrator(world.tree.root, world, world.run).apply(steps) == predicted
+        assert steps_on_host.Migrator(world.tree.root, world, world.run).apply(steps) == predicted
 
 
 def test_descriptions_of_removed_containers_are_private(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import le
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_report
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import old_nvidia_docker as old
 
 NEW = "https://nvidia.github.io/libnvidia-container/stable/deb/amd64"
@@ -168,11 +168,11 @@ def test_entries_with_the_same_key_do_not_clash() -> None:
 
 def test_plan_says_how_to_remove_them_unless_it_does() -> None:
     seen = t.cast("t.Any", old.host(has_user=True, hooks=["/etc/containers/oci/hooks.d/nvidia.json"]))
-    first, last = report.leftover_notes(seen, {"nvidia_container_toolkit": Part()})
+    first, last = plan_report.leftover_notes(seen, {"nvidia_container_toolkit": Part()})
     assert first.startswith("User nvidia-docker")
     assert last.endswith(
         "To remove all of this, set nvidia_container_toolkit_migrate to true and run playbook gpufleet.hosts.site."
     )
     migrates = Part(outcome=outcomes.ToolkitOutcome(migrates=True))
-    assert report.leftover_notes(seen, {"nvidia_container_toolkit": migrates}) == []
-    assert report.leftover_notes(seen, {"container_engine": Part()}) == []
+    assert plan_report.leftover_notes(seen, {"nvidia_container_toolkit": migrates}) == []
+    assert plan_report.leftover_notes(seen, {"container_engine": Part()}) == []

@@ -10,20 +10,24 @@ import json
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gather as accelerators_gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
+    gather_all_vendors as accelerators_gather,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import hook as neuron_hook
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import oci_hook as neuron_hook
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import packages as neuron_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import part as neuron_part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import plan as neuron_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import request as neuron_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import variables as neuron_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.outcomes import EngineOutcome
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import file_contents as repository_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
+    repository_options as repository_definition,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain_decision as site_drain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import health, vendors
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import accelerator_health, vendor_differences
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import neuron_hosts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import INF1, INF2, TRN1, TRN2, NeuronTree
@@ -68,7 +72,7 @@ def record(host, *names):
 def test_the_record_of_the_observation_describes_the_chips_as_the_host_itself(tmp_path):
     tree = NeuronTree(tmp_path)
     tree.host(TRN2, 16)
-    devices, state = vendors.observed(neuron_hosts.observed(tree), vendors.NEURON)
+    devices, state = vendor_differences.observed(neuron_hosts.observed(tree), vendor_differences.NEURON)
     on_host = accelerators_gather.gather(dict, root=tree.root, vendors=["neuron"])
     keys = ("index", "stable_id", "nodes", "health", "generation")
     assert [[one[key] for key in keys] for one in devices] == [
@@ -598,12 +602,12 @@ def test_hosts_of_other_vendors_need_no_data(tmp_path):
 
 
 def test_verify_names_chips_that_cannot_be_used(tmp_path):
-    assert health.problems(working(tmp_path)) == []
+    assert accelerator_health.problems(working(tmp_path)) == []
     tree = NeuronTree(tmp_path / "lost")
     tree.host(TRN2, 2, reset="2\n")
-    (problem,) = health.problems(neuron_hosts.observed(tree))
+    (problem,) = accelerator_health.problems(neuron_hosts.observed(tree))
     assert "the AWS Neuron chips cannot be used (state error)" in problem
-    (problem,) = health.problems(bare(tmp_path / "bare"))
+    (problem,) = accelerator_health.problems(bare(tmp_path / "bare"))
     assert "has no module neuron" in problem
 
 

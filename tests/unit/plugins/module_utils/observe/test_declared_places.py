@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import observe, package_managers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import declared_places
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 
 UNIT, FILE, OTHER = "x-cdi.service", "/var/lib/x", "/etc/other"
@@ -76,5 +76,5 @@ def test_the_packages_of_a_part_are_described_only_because_it_declares_them(one)
         "neuron_driver": "aws-neuronx-tools",
         "gaudi_driver": "habanalabs-firmware",
     }
-    assert re.search(installed.GENERAL, samples[one.name]) is None
+    assert re.search(installed_packages.GENERAL, samples[one.name]) is None
     assert any(re.search(pattern, samples[one.name]) for pattern in one.owns.packages)

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import digests, managed_keys, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import managed_keys, password_digests, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import devices
@@ -525,7 +525,7 @@ def test_passwords_of_docker_can_be_compared(tree):
     tree.file("etc/machine-id", "5f3ab1c29d6e4b0f8a7c6d5e4f3a2b1c\n")
     tree.file("etc/docker/daemon.json", json.dumps(options))
     (digest,) = observe(tree)["docker_daemon_json"]["digests"]["file"]
-    assert digests.of_tree(options, "5f3ab1c29d6e4b0f8a7c6d5e4f3a2b1c") == {digest: "proxies.http-proxy"}
+    assert password_digests.of_tree(options, "5f3ab1c29d6e4b0f8a7c6d5e4f3a2b1c") == {digest: "proxies.http-proxy"}
 
 
 def test_line_ends_of_a_toml_file_stay(tree):

@@ -16,10 +16,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repositories
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, openpgp, own_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import file_contents as repository_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, openpgp, role_file_paths
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import repository_options as repositories
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host, platform, resolve
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import (
@@ -69,7 +69,9 @@ def look(root: Path, key: str) -> dict[str, Any]:
         str(root), declared=declared.PLACES, machine="x86_64", kernel="6.1.0", run=lambda _argv: (1, "", "")
     )
     assert seen["os"]["key"] == key
-    files = {path: seen["files"][path] for path in (*own_files.paths(owned.REPOSITORY_ID), packages_record.DRIVER)}
+    files = {
+        path: seen["files"][path] for path in (*role_file_paths.paths(owned.REPOSITORY_ID), packages_record.DRIVER)
+    }
     return {"files": files, **{name: seen[name] for name in ("apt", "repositories", "keyrings")}}
 
 

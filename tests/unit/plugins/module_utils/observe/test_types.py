@@ -108,7 +108,7 @@ def test_an_observation_of_an_empty_root_has_its_type(tmp_path):
 
 
 def test_a_prediction_of_the_driver_volume_has_its_type(tmp_path, monkeypatch):
-    monkeypatch.setattr(volume_prediction.apply.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(volume_prediction.volume_changes.platform, "machine", lambda: "x86_64")
     driver_tree.ubuntu(tmp_path, "580.95.05")
     driver_tree.loaded(tmp_path, "580.95.05")
     prediction = volume_prediction.predict(str(tmp_path), "580.95.05", ["none"], [], run_command=run, podman_path=None)

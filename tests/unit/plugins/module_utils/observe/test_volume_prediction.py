@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import volume_prediction
-from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import apply
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import volume_changes
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.volume_host import NAME, OLDER, VERSION, VolumeHost
 
@@ -22,7 +22,7 @@ DOCKER, PODMAN = (f"register {NAME} with {name}" for name in ("docker", "podman"
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    monkeypatch.setattr(apply.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(volume_changes.platform, "machine", lambda: "x86_64")
     host = VolumeHost(tmp_path, "var/lib/gpufleet/volumes", "var/run/docker.sock")
     yield host
     host.docker.close()
@@ -179,7 +179,7 @@ def test_an_error_of_the_system_names_the_file(host, monkeypatch):
     def fail(*_arguments):
         raise PermissionError(13, "Permission denied", "/srv/x")
 
-    monkeypatch.setattr(apply.driver_volume, "versions", fail)
+    monkeypatch.setattr(volume_changes.driver_volume, "versions", fail)
     assert predict(host)["error"] == "/srv/x: Permission denied"
 
 

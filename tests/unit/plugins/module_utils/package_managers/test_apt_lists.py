@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import repositories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.package_managers.real_apt import RealApt
 
 pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="apt is not installed")

@@ -13,7 +13,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import apt_failures, downloads
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
+    apt_unreadable_repositories,
+    stalled_downloads,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt import Apt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     PackageManagerError,
@@ -22,9 +25,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     item,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import transaction
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.version_choice import TransactionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.package_managers.real_apt import RealApt
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.transaction_samples import request
 
@@ -114,10 +117,10 @@ def test_a_repository_that_sends_no_data_is_only_a_warning(host: RealApt) -> Non
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/stalls"
         host.sources(host.repository("good", "driver=1.0"), f"deb {url} stable main\n")
-        limits = downloads.DownloadLimits(1, 0, "tools")
+        limits = stalled_downloads.DownloadLimits(1, 0, "tools")
         # apt also prints the URLs without the network.
         module = SimpleNamespace(run_command=lambda argv, **more: host.run(argv, more["environ_update"]))
-        run = downloads.runner(module, "apt", limits, str(host.root))
+        run = stalled_downloads.runner(module, "apt", limits, str(host.root))
         host.apt = Apt(lambda argv, **more: run([argv[0], "-c", str(host.config), *argv[1:]], **more), str(host.root))
         assert [str(change) for change in host.plan("driver").changes] == ["install driver 1.0"]
         (warning,) = host.apt.failures.warnings
@@ -184,7 +187,7 @@ SOURCES = {
 def test_failed_targets(tmp_path: Path, out: str, err: str, expected: list[str]) -> None:
     (tmp_path / "etc/apt/mirrors").mkdir(parents=True)
     (tmp_path / "etc/apt/mirrors/m.list").write_text("# c\nhttp://one/ubuntu/\tpriority:1\nhttp://two/ubuntu\n")
-    found = apt_failures.failures(out, err, SOURCES, "amd64", str(tmp_path))
+    found = apt_unreadable_repositories.failures(out, err, SOURCES, "amd64", str(tmp_path))
     assert [one.name for one in found] == expected
 
 
@@ -198,8 +201,8 @@ def test_sources_without_failed_targets(tmp_path: Path) -> None:
             "http://n/debian trixie-security InRelease",
         )
     )
-    failed = apt_failures.failures(out, "", SOURCES, "amd64")
-    options = apt_failures.excluding(SOURCES, failed, "amd64", str(tmp_path / "parts"))
+    failed = apt_unreadable_repositories.failures(out, "", SOURCES, "amd64")
+    options = apt_unreadable_repositories.excluding(SOURCES, failed, "amd64", str(tmp_path / "parts"))
     assert options[-1] == f"--option=Dir::Etc::SourceParts={tmp_path}/parts"
     written = {path.name: path.read_text() for path in (tmp_path / "parts").iterdir()}
     assert written == {

@@ -20,10 +20,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     item,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import version_choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 
 FILES = Path(__file__).parent / "files" / "dnf"
 # drv 1-1.el9, drvlib 1-1.el9, fca 1-1.el9, ep 3:1.0-1.el9 and, after a killed upgrade, two versions of slow.
@@ -459,7 +459,7 @@ def test_offers():
 def test_chosen_version_has_the_epoch(text):
     """dnf gets name-epoch:version-release, whether the user wrote the epoch or not."""
     host = Host(("repoquery", output("repoquery")))
-    choice.simulate([item(text)], Steps(), Dnf(host), View())
+    version_choice.simulate([item(text)], Steps(), Dnf(host), View())
     version = "2.0" if ">=" in text else "1.0"
     assert host.commands[-1].endswith(f" install ep-3:{version}-1.el9")
 

@@ -11,13 +11,13 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     dnf_command,
+    dnf_interrupted,
     dnf_locks,
-    dnf_state,
-    dnf_view,
+    dnf_private_view,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Item, Steps, item
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 
 FILES = Path(__file__).parent / "files" / "dnf"
 INSTALLED = {"drv", "drvlib", "fca"}
@@ -96,12 +96,12 @@ def test_aborted_simulation_is_no_failure(name):
 @pytest.mark.parametrize("name", ["complete", "failed"])
 def test_ended_transaction(name):
     """A transaction that failed by itself was not interrupted."""
-    assert dnf_state.unfinished(read(f"history-{name}.txt")) == (set(), set())
+    assert dnf_interrupted.unfinished(read(f"history-{name}.txt")) == (set(), set())
 
 
 def test_killed_transaction():
     """The history names all packages of the transaction."""
-    came, gone = dnf_state.unfinished(read("history-killed.txt"))
+    came, gone = dnf_interrupted.unfinished(read("history-killed.txt"))
     assert came == {"newdrv-4-1.el9.noarch", "ep-3:2.0-1.el9.noarch", "slow-2-1.el9.noarch"}
     assert gone == {"drv-1-1.el9.noarch"}
 
@@ -109,7 +109,7 @@ def test_killed_transaction():
 def test_epoch_that_is_0():
     """rpm prints an epoch that a package sets to 0. dnf's history does not."""
     listing = "slow\t0:2-1.el9\tnoarch\t1\t1\nnewdrv\t4-1.el9\tnoarch\t1\t2\nep\t3:2.0-1.el9\tnoarch\t1\t3\n"
-    found = dnf_state.damage(lambda _argv: (0, read("history-killed.txt"), ""), dnf_state.parse(listing))
+    found = dnf_interrupted.damage(lambda _argv: (0, read("history-killed.txt"), ""), dnf_interrupted.parse(listing))
     assert [one.nevra for one in found.came] == [
         "ep-3:2.0-1.el9.noarch",
         "newdrv-4-1.el9.noarch",
@@ -123,11 +123,11 @@ def test_removal_is_completed_only_with_its_replacement():
     def run(_argv):
         return 0, read("history-killed.txt"), ""
 
-    packages = [one for one in dnf_state.parse(read("rpm-killed.txt")) if one.name not in ("slow", "ep")]
-    assert dnf_state.damage(run, packages).gone == ()
+    packages = [one for one in dnf_interrupted.parse(read("rpm-killed.txt")) if one.name not in ("slow", "ep")]
+    assert dnf_interrupted.damage(run, packages).gone == ()
     arrived = [("newdrv", "4-1.el9"), ("ep", "3:2.0-1.el9"), ("slow", "2-1.el9")]
-    packages += [dnf_state.DnfPackage(name, version, "noarch") for name, version in arrived]
-    assert [one.label for one in dnf_state.damage(run, packages).gone] == ["drv-1-1.el9.noarch"]
+    packages += [dnf_interrupted.DnfPackage(name, version, "noarch") for name, version in arrived]
+    assert [one.label for one in dnf_interrupted.damage(run, packages).gone] == ["drv-1-1.el9.noarch"]
 
 
 def test_view():
@@ -143,7 +143,7 @@ def test_view():
         RepositoryFile("/etc/yum.repos.d/old.repo", None),
         RepositoryFile("/etc/new.key", b"key"),
     ]
-    assert dnf_view.contents("/view", host, files) == {
+    assert dnf_private_view.contents("/view", host, files) == {
         "/view/keys/0": b"key",
         "/view/repositories/000-a.repo": b"[a]\nskip_if_unavailable=1\n",
         "/view/repositories/001-new.repo": b"[new]\nskip_if_unavailable=0\nbaseurl=http://new/\n"
@@ -205,5 +205,5 @@ def test_planned_packages_are_complete_only_if_the_history_says_so(history, repe
         SimulatedChange("slow", "install", None, "2-1.el9", "noarch"),
         SimulatedChange("app", "install", None, "1-1.el9", "noarch"),
     ]
-    found = dnf_state.damage(run, [dnf_state.DnfPackage("slow", "2-1.el9", "noarch")], planned)
+    found = dnf_interrupted.damage(run, [dnf_interrupted.DnfPackage("slow", "2-1.el9", "noarch")], planned)
     assert [one.nevra for one in found.came] == repeated

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed, offers
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
+    installed_packages,
+    offered_versions,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 
 SHOWPKG = """\
@@ -71,7 +74,7 @@ class Programs:
 )
 def test_available_providers(manager, rc, out, expected):
     run = Programs(rc, out)
-    assert offers.providers(manager, ["name"], run, ["--view"]) == {"name": expected}
+    assert offered_versions.providers(manager, ["name"], run, ["--view"]) == {"name": expected}
     (command,) = run.commands
     assert "name" in command
     assert "--view" in command
@@ -80,14 +83,14 @@ def test_available_providers(manager, rc, out, expected):
 @pytest.mark.parametrize("manager", ["apt", "dnf", "zypper"])
 def test_a_failed_query_is_an_error(manager):
     with pytest.raises(PackageManagerError, match="failed with exit status 1"):
-        offers.providers(manager, ["name"], Programs(1, ""))
+        offered_versions.providers(manager, ["name"], Programs(1, ""))
 
 
 def test_installed_providers_with_dpkg(tmp_path):
     (tmp_path / "var/lib/dpkg").mkdir(parents=True)
     (tmp_path / "var/lib/dpkg/status").write_text(STATUS)
     names = ["nvidia-smi", "nvidia-tool", "nvidia-data", "nvidia-old", "none"]
-    found = installed.providers(str(tmp_path), "apt", names, Programs(1, ""))
+    found = installed_packages.providers(str(tmp_path), "apt", names, Programs(1, ""))
     assert found == {name: ["cuda-lib"] for name in names[:3]}
 
 
@@ -97,9 +100,9 @@ def test_installed_providers_with_dpkg(tmp_path):
     [(0, "cuda-lib\ncuda-lib\n", {"nvidia-smi": ["cuda-lib"]}), (1, "no package provides nvidia-smi\n", {})],
 )
 def test_installed_providers_with_rpm(manager, rc, out, found):
-    assert installed.providers("/nowhere", manager, ["nvidia-smi"], Programs(rc, out)) == found
+    assert installed_packages.providers("/nowhere", manager, ["nvidia-smi"], Programs(rc, out)) == found
 
 
 def test_an_unknown_package_manager_has_no_providers():
     run = Programs(0, "x\n")
-    assert (installed.providers("/nowhere", None, ["x"], run), run.commands) == ({}, [])
+    assert (installed_packages.providers("/nowhere", None, ["x"], run), run.commands) == ({}, [])

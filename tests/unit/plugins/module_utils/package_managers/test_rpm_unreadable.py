@@ -14,12 +14,12 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.downloads import StalledError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.stalled_downloads import StalledError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import transaction
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.version_choice import TransactionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.transaction_samples import request
 
 DIRECTORIES = {"dnf": "/etc/yum.repos.d", "zypper": "/etc/zypp/repos.d"}

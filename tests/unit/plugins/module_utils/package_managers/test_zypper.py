@@ -17,10 +17,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     View,
     item,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 
 FILES = Path(__file__).parent / "files/zypper"
 KEY = (FILES / "key.asc").read_bytes()

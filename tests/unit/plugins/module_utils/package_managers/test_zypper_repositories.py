@@ -11,11 +11,11 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     zypper_locks,
-    zypper_output,
+    zypper_messages,
     zypper_repositories,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 
 FILES = Path(__file__).parent / "files/zypper"
 FINGERPRINT = openpgp.fingerprints((FILES / "key.asc").read_bytes())[0]
@@ -52,11 +52,11 @@ def output(name: str) -> str:
     ],
 )
 def test_a_failure_is_explained_by_the_useful_lines(name, text):
-    assert zypper_output.problems(output(name), "") == text
+    assert zypper_messages.problems(output(name), "") == text
 
 
 def test_an_unreachable_repository_is_named_without_its_login():
-    text = zypper_output.problems(output("unreachable.xml"), "")
+    text = zypper_messages.problems(output("unreachable.xml"), "")
     assert "[new|http://...@127.0.0.1:8799/new] Failed to retrieve new repository metadata." in text
     assert "Could not connect to server" in text
     assert "bob" not in text

@@ -14,9 +14,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ap
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import recorded_removal, transaction
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import Repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.repository_options import Repository
 
 KEY = Path(__file__).parents[1] / "package_managers/files/zypper/key.asc"
 FINGERPRINT = openpgp.fingerprints(KEY.read_bytes())[0]

@@ -16,8 +16,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ap
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import transaction
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_download, openpgp, retries
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import download_retries, key_download, openpgp
 from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.engine_samples import host, plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.transaction_samples import (
@@ -123,7 +123,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> t.Callable[[t.Any], list[str]]:
             return type("Response", (), {"read": lambda *_size: answer})()
 
         monkeypatch.setattr(key_download, "open_url", open_url)
-        monkeypatch.setattr(retries, "_PAUSES", (0, 0))
+        monkeypatch.setattr(download_retries, "_PAUSES", (0, 0))
         return asked
 
     return replace

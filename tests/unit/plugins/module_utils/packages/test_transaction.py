@@ -11,16 +11,16 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import version_choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import (
     Question,
     TransactionError,
     query,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, openpgp
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import RepositoryError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.repository_options import RepositoryError
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.fake_manager import (
     OFFLINE,
     SOURCES,
@@ -161,7 +161,7 @@ RPM = {"all": {"glibc": "1 x86_64, 2 i686", "dpkg": "3 x86_64", "data": "4 noarc
     ],
 )
 def test_installed_versions_by_architecture(name: str, state: dict, found: list[str]) -> None:
-    assert choice.versions(name, state) == found
+    assert version_choice.versions(name, state) == found
 
 
 @pytest.mark.parametrize(

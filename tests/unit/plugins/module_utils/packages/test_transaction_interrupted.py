@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import TransactionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import host_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import RepositoryFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import file_writing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.fake_manager import (
     SOURCES,
     Killed,
@@ -47,7 +47,7 @@ def killed_at(host: Host, number: int) -> Iterator[None]:
         return wrapped
 
     with pytest.MonkeyPatch.context() as patch:
-        for place, name in ((Journal, "_write"), (Journal, "forget"), (host_files, "write")):
+        for place, name in ((Journal, "_write"), (Journal, "forget"), (file_writing, "write")):
             patch.setattr(place, name, with_points(getattr(place, name)))
         with contextlib.suppress(Killed):
             yield

@@ -17,9 +17,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     recorded_removal,
     transaction,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import Repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.repository_options import Repository
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.fake_manager import (
     READS,
     SOURCES,

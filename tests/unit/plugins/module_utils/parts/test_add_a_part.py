@@ -19,7 +19,7 @@ NEW = {
 import dataclasses
 
 from {UTILS}.base.variable_fields import read, variable
-from {UTILS}.package_managers.installed import is_installed
+from {UTILS}.package_managers.installed_packages import is_installed
 from {UTILS}.packages import part_removal
 from {UTILS}.parts import steps
 from {UTILS}.parts.declaration import Declaration, Owns
@@ -95,8 +95,8 @@ MOST_FILES = 6
 PROBE = """
 import json, pathlib
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import application, package_queries, part_health
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan, registry, variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import package_queries, part_health, turns_of_parts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_of_all_parts, registry, unknown_variables
 from ansible_collections.gpufleet.hosts.tests.drift import items
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import site_samples
 
@@ -112,11 +112,11 @@ failed = {**there, "services": {**there["services"], UNIT: {**there["services"][
 failed["files"] = {**there["files"], FILE: bare["files"][FILE]}
 
 def planned(host, **values):
-    return site_plan.plan(site_samples.context(host, {"example": values}), ["example"])
+    return plan_of_all_parts.plan(site_samples.context(host, {"example": values}), ["example"])
 
 def shown(parts):
     (one,) = package_queries.changes(parts)
-    return {"changes": one["changes"], "apply": application.apply(parts, check_mode=False)}
+    return {"changes": one["changes"], "apply": turns_of_parts.apply(parts, check_mode=False)}
 
 removal = planned(there, state="absent")
 owned = registry.observed()
@@ -125,7 +125,7 @@ print(json.dumps(plain({
     "rehearsal": package_queries.rehearsal(removal),
     "drift": sorted(items.in_plan("example", planned(bare)["example"].plan, bare)),
     "repair": shown(planned(failed)), "healthy": part_health.problems(there), "problems": part_health.problems(failed),
-    "typo": variables.unknown_names(["example_prot"]).errors,
+    "typo": unknown_variables.unknown_names(["example_prot"]).errors,
     "owned": [FILE in owned["files"], UNIT in owned["services"]],
     "patterns": "^host-exporter$" in owned["package_patterns"],
     "order": [turn for turn in registry.order() if turn["part"] == "example"],

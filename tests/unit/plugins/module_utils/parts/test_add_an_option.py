@@ -17,11 +17,11 @@ OPTION = "nvidia_driver_reboot_delay"
 ROLE = "roles/nvidia_driver"
 # What the walk changes in files that exist: the text before which a line is inserted, and the line.
 EDITS = {
-    "plugins/module_utils/driver/request.py": [
+    "plugins/module_utils/driver/variables.py": [
         ("    reboot_timeout: int", "    reboot_delay: int = variable(0, minimum=0)\n"),
     ],
-    "plugins/module_utils/site/driver.py": [
-        ('"attempt": reboot.attempt(', '"delay": request.reboot_delay, '),
+    "plugins/module_utils/site/driver_part.py": [
+        ('"attempt": reboot_decision.attempt(', '"delay": request.reboot_delay, '),
         (": {'; '.join(decision['reasons'])}\"\n", " in {decision['delay']} seconds"),
     ],
     f"{ROLE}/tasks/reboot_host.yml": [
@@ -38,7 +38,7 @@ EDITS = {
         ),
     ],
     "docs/driver.md": [("## Data of a platform", f"`{OPTION}` gives users time to save their work.\n\n")],
-    "tests/unit/plugins/module_utils/driver/test_request.py": [
+    "tests/unit/plugins/module_utils/driver/test_variables.py": [
         ('    ({"reboot_timeout": "60"', '    ({"reboot_delay": "60"}, {"reboot_delay": 60}),\n'),
     ],
 }
@@ -49,10 +49,10 @@ PROBE = """
 import json, pathlib
 import jinja2, yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import application, package_queries
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan, variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import package_queries, turns_of_parts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_of_all_parts, unknown_variables
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import site_samples
 
 user = {"pid": 42, "command": "train", "devices": [], "open": True, "container": None, "container_name": None}
@@ -60,21 +60,21 @@ modules = ["nvidia", "nvidia_modeset", "nvidia_uvm"]
 there = site_samples.converged(driver={"loaded": "535.261.03"}, modules_loaded=modules, holders=[user])
 there["reboot_reasons"] = reboot_reasons.reasons(there)
 asked = {"reboot_policy": "when_required", "reboot_delay": "60"}
-parts = site_plan.plan(site_samples.context(there, {"nvidia_driver": asked}), ["nvidia_driver"])
+parts = plan_of_all_parts.plan(site_samples.context(there, {"nvidia_driver": asked}), ["nvidia_driver"])
 plan = parts["nvidia_driver"].plan
 root = pathlib.Path("ansible_collections/gpufleet/hosts")
 tasks = yaml.safe_load((root / "roles/nvidia_driver/tasks/reboot_host.yml").read_text())
 (task,) = [one["gpufleet.hosts.reported_task"] for one in tasks if "gpufleet.hosts.reported_task" in one]
 try:
-    wrong = request.read({"reboot_delay": -1})
+    wrong = variables.read({"reboot_delay": -1})
 except VariableError as error:
     wrong = str(error)
 print(json.dumps({
     "changes": package_queries.changes(parts)[0]["changes"],
-    "check": application.apply(parts, check_mode=True),
+    "check": turns_of_parts.apply(parts, check_mode=True),
     "wait": jinja2.Template(task["arguments"]["pre_reboot_delay"]).render(__nvidia_driver_plan=plan),
     "wrong": wrong,
-    "typo": variables.unknown_names(["nvidia_driver_reboot_dely"]).errors,
+    "typo": unknown_variables.unknown_names(["nvidia_driver_reboot_dely"]).errors,
 }))
 """
 

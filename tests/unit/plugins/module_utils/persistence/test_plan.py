@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.plan im
     UNIT_FILE,
     PersistencePlan,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import PersistenceRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.variables import PersistenceRequest
 
 PACKAGED = f"/usr/lib/systemd/system/{UNIT}"
 PACKAGES = {"debian-12": ["nvidia-persistenced", "libnvidia-cfg1"]}

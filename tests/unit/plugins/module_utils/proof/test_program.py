@@ -14,14 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import bundle, image, inside, results
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import (
+    method_results,
+    program_in_container,
+    program_text,
+    proof_image,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
 
 FLAGS = ("-I", "-S", "-B")
 
 
 def run(*options: str, python: str = sys.executable, env=None) -> tuple[int, str]:
-    argv = [python, *FLAGS, "-c", bundle.program(), *options]
+    argv = [python, *FLAGS, "-c", program_text.program(), *options]
     done = subprocess.run(argv, env=env, text=True, capture_output=True, check=False, timeout=60)
     return done.returncode, done.stdout + done.stderr
 
@@ -29,7 +34,7 @@ def run(*options: str, python: str = sys.executable, env=None) -> tuple[int, str
 def test_program_shows_the_gpus_and_mig_devices_of_nvml(tmp_path):
     gpus = [{"model": "A100-SXM4-40GB", "count": 2, "mig": [["3g.20gb", "1g.5gb"], None]}]
     lab = NvmlLab(tmp_path, {"gpus": gpus})
-    seen = results.read(*run("--no-cuda", env=lab.env))
+    seen = method_results.read(*run("--no-cuda", env=lab.env))
     assert (seen.error, len(seen.gpus), len(seen.uuids())) == (None, 2, 3)
     assert sorted(uuid[:4] for uuid in seen.uuids()) == ["GPU-", "MIG-", "MIG-"]
     units = seen.inventory().units
@@ -40,20 +45,20 @@ def test_program_shows_the_gpus_and_mig_devices_of_nvml(tmp_path):
 
 def test_lost_gpu_is_left_out_on_both_sides(tmp_path):
     lab = NvmlLab(tmp_path, {"gpus": [{"model": "T4"}, {"model": "T4", "health": "lost"}]})
-    seen = results.read(*run("--no-cuda", env=lab.env))
+    seen = method_results.read(*run("--no-cuda", env=lab.env))
     assert (seen.error, [gpu["index"] for gpu in seen.gpus], len(seen.uuids())) == (None, [0], 1)
 
 
 def test_failures_of_nvml_are_the_result(tmp_path):
     lab = NvmlLab(tmp_path, {"gpus": [{"model": "T4"}], "driver": {"version": "550.1", "loaded": False}})
-    assert results.read(*run(env=lab.env)).error.startswith("nvmlInit_v2: Driver Not Loaded (9)")
+    assert method_results.read(*run(env=lab.env)).error.startswith("nvmlInit_v2: Driver Not Loaded (9)")
     without = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(tmp_path)}
-    assert "libnvidia-ml.so.1: cannot open shared object file" in results.read(*run(env=without)).error
+    assert "libnvidia-ml.so.1: cannot open shared object file" in method_results.read(*run(env=without)).error
 
 
 def test_machine_without_libcuda_has_not_failed(tmp_path):
     lab = NvmlLab(tmp_path, {"gpus": [{"model": "T4"}]})
-    cuda = results.read(*run(env=lab.env)).cuda
+    cuda = method_results.read(*run(env=lab.env)).cuda
     assert (cuda["passed"], cuda["missing"]) == (False, True)
     assert "libcuda.so.1" in cuda["error"]
 
@@ -76,7 +81,7 @@ def test_machine_without_libcuda_has_not_failed(tmp_path):
 )
 def test_failed_cuda_is_told_from_a_missing_libcuda(result, missing, codes):
     whole = {"gpus": [], "passed": False, "error": None, "error_code": None, **result}
-    found = inside.cuda(["GPU-1"], run=lambda gpus: {**whole, "asked": gpus})
+    found = program_in_container.cuda(["GPU-1"], run=lambda gpus: {**whole, "asked": gpus})
     assert (found["missing"], found["codes"], bool(found["error"])) == (missing, codes, True)
 
 
@@ -89,8 +94,10 @@ def built(tmp_path_factory) -> tuple[Path, dict, str]:
     directory = tmp_path_factory.mktemp("image")
     status, output = run("--files")
     assert status == 0, output
-    needed = json.loads(output.split(inside.MARK)[1])
-    archive, name = image.write(image.with_loader_names(needed["paths"]), str(directory), os.uname().machine)
+    needed = json.loads(output.split(program_in_container.MARK)[1])
+    archive, name = proof_image.write(
+        proof_image.with_loader_names(needed["paths"]), str(directory), os.uname().machine
+    )
     with tarfile.open(archive) as outer:
         outer.extractall(directory / "outer")
     with tarfile.open(directory / "outer/layer.tar") as layer:
@@ -104,7 +111,7 @@ def test_engines_can_load_the_image(built):
     config = json.loads((directory / "outer" / manifest["Config"]).read_text())
     (digest,) = config["rootfs"]["diff_ids"]
     assert manifest["RepoTags"] == [name]
-    assert name == f"{image.REPOSITORY}:{digest[len('sha256:') :][:12]}"
+    assert name == f"{proof_image.REPOSITORY}:{digest[len('sha256:') :][:12]}"
     # Without mount points, a runtime cannot start a container.
     assert {"dev", "proc", "sys", "tmp", "etc"} <= {path.name for path in (directory / "root").iterdir()}
 
@@ -112,9 +119,11 @@ def test_engines_can_load_the_image(built):
 @pytest.mark.skipif(os.geteuid() != 0, reason="chroot requires root")
 def test_program_runs_in_the_image(built):
     directory, needed, _name = built
-    argv = ["/usr/sbin/chroot", str(directory / "root"), needed["executable"], *FLAGS, "-c", bundle.program()]
+    argv = ["/usr/sbin/chroot", str(directory / "root"), needed["executable"], *FLAGS, "-c", program_text.program()]
     done = subprocess.run(argv, env={}, text=True, capture_output=True, check=False, timeout=60)
-    assert results.read(done.returncode, done.stdout + done.stderr).error.startswith("libnvidia-ml.so.1: cannot open")
+    assert method_results.read(done.returncode, done.stdout + done.stderr).error.startswith(
+        "libnvidia-ml.so.1: cannot open"
+    )
 
 
 def test_links_stay_links(tmp_path):
@@ -123,7 +132,7 @@ def test_links_stay_links(tmp_path):
     (tmp_path / "usr/lib/arch/libz.so.1").symlink_to("libz.so.1.2")
     (tmp_path / "lib").symlink_to("usr/lib")
     (tmp_path / "usr/lib/loader").symlink_to("/lib/arch/../arch/libz.so.1")
-    found = image.entries(["/lib/loader"], str(tmp_path))
+    found = proof_image.entries(["/lib/loader"], str(tmp_path))
     assert {name: entry.target for name, entry in found.items()} == {
         "lib": "usr/lib",
         "usr/lib/loader": "/lib/arch/../arch/libz.so.1",
@@ -131,10 +140,10 @@ def test_links_stay_links(tmp_path):
         "usr/lib/arch/libz.so.1.2": None,
     }
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(image.ImageError, match="/loop has too many symbolic links"):
-        image.entries(["/loop"], str(tmp_path))
+    with pytest.raises(proof_image.ImageError, match="/loop has too many symbolic links"):
+        proof_image.entries(["/loop"], str(tmp_path))
 
 
 def test_missing_file_is_named(tmp_path):
-    with pytest.raises(image.ImageError, match="/gone: No such file or directory"):
-        image.write(["/gone"], str(tmp_path), "x86_64", str(tmp_path))
+    with pytest.raises(proof_image.ImageError, match="/gone: No such file or directory"):
+        proof_image.write(["/gone"], str(tmp_path), "x86_64", str(tmp_path))

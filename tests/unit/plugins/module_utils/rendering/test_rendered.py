@@ -12,14 +12,14 @@ import platform
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import IsolationError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.accelerator import Nvidia
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.options import OptionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.engine_module_options import OptionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import IsolationError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.vendor import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Image, StoppedDocker
-from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering import arguments
-from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering.planner import RenderingPlanner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Image, StoppedDocker
+from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering import engine_arguments
+from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering.rendering_planner import RenderingPlanner
 from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import PROGRAMS
@@ -297,12 +297,17 @@ def test_check_mode_without_the_image_or_with_a_stopped_docker_writes_nothing(ho
 
 
 def test_compose_does_not_replace_variables():
-    file = arguments.compose("ct", {"env": {"PATH": "/a:$HOME/bin"}, "volumes": ["/srv:/data:ro"]})
+    file = engine_arguments.compose("ct", {"env": {"PATH": "/a:$HOME/bin"}, "volumes": ["/srv:/data:ro"]})
     assert file == {"services": {"ct": {"environment": {"PATH": "/a:$$HOME/bin"}, "volumes": ["/srv:/data:ro"]}}}
 
 
 @pytest.mark.parametrize(
-    "write", [arguments.docker_args, arguments.podman_args, lambda options: arguments.compose("ct", options)]
+    "write",
+    [
+        engine_arguments.docker_args,
+        engine_arguments.podman_args,
+        lambda options: engine_arguments.compose("ct", options),
+    ],
 )
 def test_unknown_option_is_not_lost(write):
     with pytest.raises(OptionError, match="cannot write the option privileged"):

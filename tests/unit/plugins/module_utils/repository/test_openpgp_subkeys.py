@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import file_contents as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, openpgp, openpgp_subkeys
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import Repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.repository_options import Repository
 
 # Keys that only certify. Each has an Ed25519 subkey that signs, and ED25519 also has a subkey for encryption.
 ED25519 = base64.b64decode(

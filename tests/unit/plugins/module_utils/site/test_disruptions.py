@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import disruptions as engine_disruptions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import restart_disruptions as engine_disruptions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_text, report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_report, plan_text
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host as driver_host
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site.test_driver import (
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site.test_driver_part import (
     ALLOWED,
     IN_USE,
     OLD,
@@ -136,7 +136,7 @@ def test_the_text_and_the_file_of_playbook_plan_have_the_disruptions():
     disruption = {"kind": "reboot", "reason": "why", "state": "forbidden", "target": "", "count": 0, "names": [],
                   "forbidden_by": "nvidia_driver_reboot_policy"}  # fmt: skip
     changes = [{"part": "nvidia_driver", "changes": [], "reasons": [], "disruptions": [disruption]}]
-    (entry,) = report.report({"node01": {"changes": changes}})
+    (entry,) = plan_report.report({"node01": {"changes": changes}})
     assert entry["changes"][0]["disruptions"] == [disruption]
     lines = [line.text for line in plan_text.render([entry])]
     assert lines[:2] == ["Interruptions", "  node01: reboot: required, forbidden by nvidia_driver_reboot_policy: why"]

@@ -12,10 +12,14 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health, registry
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units, nvidia_docker_file, own_cdi_units
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import ToolkitRequest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import host_health, registry
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_of_all_parts as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
+    nvidia_docker_file,
+    own_cdi_units,
+    toolkit_cdi_units,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.variables import ToolkitRequest
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
 from ansible_collections.gpufleet.hosts.tests.drift.items import Item
 from ansible_collections.gpufleet.hosts.tests.drift.run import platforms
@@ -95,7 +99,7 @@ def verified(host: dict[str, Any], facts: Any, toolkit: ToolkitRequest) -> list[
     state = "ready" if host["accelerators"]["nvidia"]["driver"]["loaded"] else "driver_not_loaded"
     found = {**facts, "nvidia_gpus": gpus, "nvidia_gpu_state": state}
     volume = {**host["driver_volume"], "volume": {}} if host["driver_volume"] else None
-    return health.judge(host, found, volume, toolkit=toolkit)["problems"]  # type: ignore[arg-type]
+    return host_health.judge(host, found, volume, toolkit=toolkit)["problems"]  # type: ignore[arg-type]
 
 
 CASES = [
@@ -142,7 +146,7 @@ def toolkit_host(engine: dict[str, Any], **changes: Any) -> dict[str, Any]:
     host["installed_packages"].update({name: f"{text} amd64" for name, text in toolkit_sample.unit().items()})
     host["engines"]["docker"] = dict(engine)
     running = {"load_state": "loaded", "active_state": "active", "unit_file_state": "enabled"}
-    for unit in cdi_units.UNITS:
+    for unit in toolkit_cdi_units.UNITS:
         host["services"][unit] = {**drift_items.NO_UNIT, **running}
     host["cdi_specs"] = [
         {"path": "/var/run/cdi/nvidia.yaml", "driver_versions": [sample.VERSION], "uuids": [], "ours": False}
@@ -161,7 +165,7 @@ def without_specification(host: dict[str, Any]) -> None:
 
 
 def disabled(host: dict[str, Any]) -> None:
-    for unit in cdi_units.UNITS:
+    for unit in toolkit_cdi_units.UNITS:
         host["services"][unit]["unit_file_state"] = "disabled"
 
 
@@ -209,7 +213,7 @@ def test_a_host_without_a_toolkit_stays_green() -> None:
     host = toolkit_host(ENGINE)
     for name in toolkit_sample.unit():
         del host["installed_packages"][name]
-    for unit in cdi_units.UNITS:
+    for unit in toolkit_cdi_units.UNITS:
         host["services"][unit] = dict(drift_items.NO_UNIT)
     without_specification(host)
     unregistered(host)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet_results, plan_result
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site.test_health import FACTS, HOST
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_result, run_variables
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site.test_host_health import FACTS, HOST
 
 DONE = {"acting": [], "drain": None, "plan": {"verify": {"applies": True}}, "host": {"uid": 0}}
 
@@ -39,6 +39,6 @@ def test_the_observation_survives_as_text():
 def test_the_table_is_the_same_for_both_results():
     whole = {**DONE, "host": {**HOST, "identity": {"boot": "b1"}}}
     plans = (whole, plan_result.shortened(whole))
-    results = [fleet_results.of_site({"site_plan": planned, "ansible_facts": FACTS}, works=True) for planned in plans]
+    results = [run_variables.of_site({"site_plan": planned, "ansible_facts": FACTS}, works=True) for planned in plans]
     assert results[0] == results[1]
     assert results[0].observed == whole["host"]

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.output import text_lines
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_text, report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output import fleet_lines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_report, plan_text
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.plan_samples import FLEET, REBOOT, RESTART, part
 
 
 def text(results: dict, *, reasons: bool = False) -> list[str]:
-    return [line.text for line in plan_text.render(report.report(results), reasons=reasons)]
+    return [line.text for line in plan_text.render(plan_report.report(results), reasons=reasons)]
 
 
 def test_one_converged_host():
@@ -158,12 +158,12 @@ def test_no_text_controls_the_terminal():
 
 
 def test_lines_know_what_they_say():
-    kinds = {line.text.strip(): line.kind for line in plan_text.render(report.report(FLEET))}
-    assert kinds["install docker.io"] == text_lines.CHANGES
-    assert kinds["gpu04: The archive does not answer."] == text_lines.ERROR
-    assert kinds["Unreachable: gpu05"] == text_lines.UNREACHABLE
-    assert kinds["Converged: gpu01"] == text_lines.CONVERGED
-    assert kinds["container_engine"] == text_lines.PLAIN
+    kinds = {line.text.strip(): line.kind for line in plan_text.render(plan_report.report(FLEET))}
+    assert kinds["install docker.io"] == fleet_lines.CHANGES
+    assert kinds["gpu04: The archive does not answer."] == fleet_lines.ERROR
+    assert kinds["Unreachable: gpu05"] == fleet_lines.UNREACHABLE
+    assert kinds["Converged: gpu01"] == fleet_lines.CONVERGED
+    assert kinds["container_engine"] == fleet_lines.PLAIN
 
 
 def test_the_example_of_the_documentation():

@@ -9,7 +9,12 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.output import progress_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.output.progress_text import HostProgress
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet, fleet_text, plan_text, report
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import (
+    fleet_table,
+    fleet_verdicts,
+    plan_report,
+    plan_text,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import fleet_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.plan_samples import REBOOT, part
 
@@ -30,8 +35,8 @@ NEURON = fleet_samples.observed(*[("neuron", "Trainium2")] * 16)
 RESULTS = {
     "nvidia": fleet_samples.FLEET["gpu01"],
     "amd": fleet_samples.FLEET["amd01"],
-    "neuron": fleet.FleetResult(fleet.OK, NEURON, {}, first_boot="b1", health=fleet_samples.HEALTHY),
-    "gaudi": fleet.FleetResult(fleet.OK, GAUDI, {}, first_boot="b1", health=fleet_samples.HEALTHY),
+    "neuron": fleet_verdicts.FleetResult(fleet_verdicts.OK, NEURON, {}, first_boot="b1", health=fleet_samples.HEALTHY),
+    "gaudi": fleet_verdicts.FleetResult(fleet_verdicts.OK, GAUDI, {}, first_boot="b1", health=fleet_samples.HEALTHY),
     "converged": fleet_samples.FLEET["gpu03"],
     "failed": fleet_samples.FLEET["gpu04"],
     "lost": fleet_samples.FLEET["gpu05"],
@@ -117,7 +122,7 @@ PLAN = {
 @pytest.mark.parametrize("size", SIZES)
 def test_the_plan(size):
     results = {name: PLANS[kind] for kind, name in names(size)}
-    assert [line.text for line in plan_text.render(report.report(results))] == PLAN[size]
+    assert [line.text for line in plan_text.render(plan_report.report(results))] == PLAN[size]
 
 
 TABLE = {
@@ -179,7 +184,7 @@ TABLE = {
 @pytest.mark.parametrize("size", SIZES)
 def test_the_table_of_site_and_verify(size):
     results = {name: RESULTS[kind] for kind, name in names(size)}
-    assert [line.text for line in fleet_text.render(fleet.report(results))] == TABLE[size]
+    assert [line.text for line in fleet_table.render(fleet_verdicts.report(results))] == TABLE[size]
 
 
 PROGRESS: dict[int, list[str]] = {

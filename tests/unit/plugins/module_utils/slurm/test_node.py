@@ -12,12 +12,12 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import node_host, node_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.client import SlurmError, SlurmNode
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import node_files_on_host, node_files_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_drain_and_resume import SlurmError, SlurmNode
 
 GRES, CGROUP = "/etc/slurm/gres.conf", "/etc/slurm/cgroup.conf"
 SLURM_CONF = "TaskPlugin=task/affinity,task/cgroup\nGresTypes=gpu\n"
-PRESENT, ABSENT = node_plan.SlurmRequest(), node_plan.SlurmRequest(present=False)
+PRESENT, ABSENT = node_files_plan.SlurmRequest(), node_files_plan.SlurmRequest(present=False)
 
 
 def gpus(count=2, model="NVIDIA H100 80GB HBM3"):
@@ -36,7 +36,7 @@ def gpus(count=2, model="NVIDIA H100 80GB HBM3"):
 def host(devices=None, gres=None, cgroup=None, slurm=SLURM_CONF, **values):
     texts = {"gres.conf": gres, "cgroup.conf": cgroup, "slurm.conf": slurm}
     devices = gpus() if devices is None else devices
-    return node_plan.SlurmHost("n1", "/etc/slurm", texts, devices, **values)
+    return node_files_plan.SlurmHost("n1", "/etc/slurm", texts, devices, **values)
 
 
 def carried_out(before, plan):
@@ -49,7 +49,7 @@ def carried_out(before, plan):
 
 
 def test_a_new_node_gets_all_files_and_a_line_for_the_controller():
-    plan = node_plan.plan(host(hardware="NodeName=n1 CPUs=4 RealMemory=1000"), PRESENT)
+    plan = node_files_plan.plan(host(hardware="NodeName=n1 CPUs=4 RealMemory=1000"), PRESENT)
     assert set(plan.writes) == {GRES, CGROUP, owned.SLURMD_DROP_IN}
     assert "NodeName=n1 Name=gpu Type=h100 File=/dev/nvidia[0-1] Flags=nvidia_gpu_env\n" in plan.writes[GRES]
     assert "\nConstrainDevices=yes\n" in plan.writes[CGROUP]
@@ -58,26 +58,26 @@ def test_a_new_node_gets_all_files_and_a_line_for_the_controller():
 
 
 def test_slurmd_waits_for_exactly_the_device_nodes_of_gres_conf():
-    text = node_plan.plan(host(), PRESENT).writes[owned.SLURMD_DROP_IN]
+    text = node_files_plan.plan(host(), PRESENT).writes[owned.SLURMD_DROP_IN]
     assert "for f in /dev/nvidia0 /dev/nvidia1; do" in text
     assert "ExecStartPre=-/usr/bin/nvidia-modprobe -u -c 0 -c 1\n" in text
     assert "After=nvidia-persistenced.service" in text
     neuron = schema.device(
         "neuron", model="Trainium2", stable_id="n", nodes=[{"path": "/dev/neuron0", "role": "device", "gid": 0}]
     )
-    text = node_plan.plan(host([neuron]), PRESENT).writes[owned.SLURMD_DROP_IN]
+    text = node_files_plan.plan(host([neuron]), PRESENT).writes[owned.SLURMD_DROP_IN]
     assert "for f in /dev/neuron0; do" in text
     assert "nvidia-modprobe" not in text
 
 
-@pytest.mark.parametrize("request_", [PRESENT, node_plan.SlurmRequest(constrain_devices=False), ABSENT])
+@pytest.mark.parametrize("request_", [PRESENT, node_files_plan.SlurmRequest(constrain_devices=False), ABSENT])
 @pytest.mark.parametrize("gres", [None, "", "Name=nic Count=1\n", "NodeName=n2 Name=gpu File=/dev/nvidia0\n"])
 def test_the_second_run_changes_nothing_and_removal_leaves_the_rest(request_, gres):
     first = host(gres=gres, cgroup="ConstrainCores=yes\n", active=True, invocation="i1")
-    second = carried_out(first, node_plan.plan(first, request_))
-    plan = node_plan.plan(second, request_)
+    second = carried_out(first, node_files_plan.plan(first, request_))
+    plan = node_files_plan.plan(second, request_)
     assert (plan.writes, plan.changes, plan.gres_changes, plan.restart) == ({}, [], False, False)
-    removed = carried_out(second, node_plan.plan(second, ABSENT))
+    removed = carried_out(second, node_files_plan.plan(second, ABSENT))
     assert removed.texts["gres.conf"] in (gres, gres or None)
     assert removed.texts["cgroup.conf"] == "ConstrainCores=yes\n"
     assert removed.drop_in is None
@@ -91,22 +91,22 @@ def test_the_second_run_changes_nothing_and_removal_leaves_the_rest(request_, gr
     ],
 )
 def test_a_running_slurmd_restarts_and_a_stopped_one_does_not(values, changes, restart):
-    plan = node_plan.plan(host(**values), PRESENT)
+    plan = node_files_plan.plan(host(**values), PRESENT)
     assert (plan.gres_changes, plan.restart) == (changes, restart)
 
 
 def test_a_restart_that_a_killed_run_did_not_do_is_done():
     first = host(active=True, invocation="i1")
-    second = carried_out(first, node_plan.plan(first, PRESENT))
+    second = carried_out(first, node_files_plan.plan(first, PRESENT))
     killed = dataclasses.replace(second, marker="i1")
-    assert node_plan.plan(killed, PRESENT).changes == ["restart slurmd.service"]
-    assert node_plan.plan(dataclasses.replace(killed, invocation="i2"), PRESENT).changes == []
+    assert node_files_plan.plan(killed, PRESENT).changes == ["restart slurmd.service"]
+    assert node_files_plan.plan(dataclasses.replace(killed, invocation="i2"), PRESENT).changes == []
 
 
 def test_a_change_of_the_drop_in_alone_needs_neither_drain_nor_restart():
     first = host(active=True, invocation="i1")
-    second = dataclasses.replace(carried_out(first, node_plan.plan(first, PRESENT)), drop_in="old")
-    plan = node_plan.plan(second, PRESENT)
+    second = dataclasses.replace(carried_out(first, node_files_plan.plan(first, PRESENT)), drop_in="old")
+    plan = node_files_plan.plan(second, PRESENT)
     assert (list(plan.writes), plan.gres_changes, plan.restart, plan.daemon_reload) == (
         [owned.SLURMD_DROP_IN],
         False,
@@ -123,15 +123,15 @@ def test_a_change_of_the_drop_in_alone_needs_neither_drain_nor_restart():
         ({"gres": "NodeName=n3 AutoDetect=nvml\nNodeName=n[1-2] AutoDetect=nvml\n"}, PRESENT, "for node n1 (line 2)"),
         (
             {"gres": "NodeName=n1 AutoDetect=nvml\n", "detects": ("nvml",)},
-            node_plan.SlurmRequest(detect="nvml"),
+            node_files_plan.SlurmRequest(detect="nvml"),
             "sets AutoDetect=nvml",
         ),
         ({"cgroup": "ConstrainDevices=no\n"}, PRESENT, "sets ConstrainDevices=no"),
-        ({"detects": ("rsmi",)}, node_plan.SlurmRequest(detect="nvml"), "gpu_nvml.so is not installed"),
+        ({"detects": ("rsmi",)}, node_files_plan.SlurmRequest(detect="nvml"), "gpu_nvml.so is not installed"),
     ],
 )
 def test_what_the_user_must_decide_is_named_and_nothing_changes(values, request_, message):
-    plan = node_plan.plan(host(**values), request_)
+    plan = node_files_plan.plan(host(**values), request_)
     assert any(message in problem for problem in plan.problems)
     assert (plan.writes, plan.changes, plan.gres_changes) == ({}, [], False)
 
@@ -181,7 +181,7 @@ UNUSABLE = {
 
 @pytest.mark.parametrize(("values", "wanted", "message", "way_out"), UNUSABLE.values(), ids=UNUSABLE)
 def test_a_value_that_cannot_be_used_is_an_error_before_any_change(values, wanted, message, way_out):
-    plan = node_plan.plan(host(**values), node_plan.SlurmRequest(**wanted))
+    plan = node_files_plan.plan(host(**values), node_files_plan.SlurmRequest(**wanted))
     (problem,) = plan.problems
     assert message in problem
     assert way_out in problem
@@ -202,7 +202,7 @@ def test_a_value_that_cannot_be_used_is_an_error_before_any_change(values, wante
     ],
 )
 def test_values_that_fit_this_host_or_others_are_accepted(values, wanted):
-    assert node_plan.plan(host(**values), node_plan.SlurmRequest(**wanted)).problems == []
+    assert node_files_plan.plan(host(**values), node_files_plan.SlurmRequest(**wanted)).problems == []
 
 
 @pytest.mark.parametrize("request_", [PRESENT, ABSENT])
@@ -210,11 +210,11 @@ def test_devices_do_not_change_under_jobs_that_nobody_can_see(request_):
     """slurmd runs, and the controller does not answer, so the node cannot be drained."""
     gres = "# BEGIN gpufleet n1 (x)\nNodeName=n1 Name=gpu Type=t4 File=/dev/nvidia9\n# END gpufleet n1\n"
     silent = host(gres=gres, unanswered="The controller does not answer.", active=True, invocation="i1")
-    plan = node_plan.plan(silent, request_)
+    plan = node_files_plan.plan(silent, request_)
     assert "cannot be drained. The controller does not answer." in plan.problems[0]
     assert (plan.writes, plan.restart) == ({}, False)
     # Without slurmd, no job can run.
-    assert node_plan.plan(dataclasses.replace(silent, active=False), request_).problems == []
+    assert node_files_plan.plan(dataclasses.replace(silent, active=False), request_).problems == []
 
 
 # The words that Slurm accepts: SchedMD/slurm (284c3b95), src/common/parse_value.c. It uses the last of several lines.
@@ -228,48 +228,48 @@ def test_devices_do_not_change_under_jobs_that_nobody_can_see(request_):
     ],
 )
 def test_a_setting_that_exists_is_not_written_twice(text, is_on):
-    plan = node_plan.plan(host(cgroup=f"{text}\n"), PRESENT)
+    plan = node_files_plan.plan(host(cgroup=f"{text}\n"), PRESENT)
     assert CGROUP not in plan.writes
     assert (plan.problems == []) is is_on
 
 
 def test_two_blocks_of_ours_become_one():
-    first = carried_out(host(gres="Name=nic\n"), node_plan.plan(host(gres="Name=nic\n"), PRESENT))
+    first = carried_out(host(gres="Name=nic\n"), node_files_plan.plan(host(gres="Name=nic\n"), PRESENT))
     block = first.texts["gres.conf"].removeprefix("Name=nic\n")
     twice = dataclasses.replace(first, texts={**first.texts, "gres.conf": f"{block}Name=nic\n{block}Name=x\n{block}"})
-    plan = node_plan.plan(twice, PRESENT)
+    plan = node_files_plan.plan(twice, PRESENT)
     assert (plan.writes, plan.gres_changes) == ({GRES: f"{block}Name=nic\nName=x\n"}, True)
-    assert node_plan.plan(carried_out(twice, plan), PRESENT).writes == {}
+    assert node_files_plan.plan(carried_out(twice, plan), PRESENT).writes == {}
 
 
 def test_detection_by_a_plugin_and_against_one_for_all_nodes():
-    plan = node_plan.plan(host(detects=("nvml",)), node_plan.SlurmRequest(detect="nvml"))
+    plan = node_files_plan.plan(host(detects=("nvml",)), node_files_plan.SlurmRequest(detect="nvml"))
     assert plan.gres_lines == ["NodeName=n1 AutoDetect=nvml"]
     assert plan.node_gres == "gpu:h100:2"
-    plan = node_plan.plan(host(gres="AutoDetect=nvml\n"), PRESENT)
+    plan = node_files_plan.plan(host(gres="AutoDetect=nvml\n"), PRESENT)
     assert plan.gres_lines[0].startswith("NodeName=n1 AutoDetect=off Name=gpu")
 
 
 @pytest.mark.parametrize("text", ["AutoDetect=off\n", "NodeName=n1 AutoDetect=off\n", "NodeName=n2 AutoDetect=nvml\n"])
 def test_detection_that_is_off_or_of_another_node_does_not_matter(text):
-    plan = node_plan.plan(host(gres=text), PRESENT)
+    plan = node_files_plan.plan(host(gres=text), PRESENT)
     assert (plan.problems, plan.writes[GRES].startswith(text)) == ([], True)
 
 
 def test_files_that_are_included_are_named():
-    plan = node_plan.plan(host(gres="Include /etc/slurm/gpus.conf\n"), PRESENT)
+    plan = node_files_plan.plan(host(gres="Include /etc/slurm/gpus.conf\n"), PRESENT)
     assert "includes other files" in plan.notes[0]
     assert plan.writes[GRES].startswith("Include /etc/slurm/gpus.conf\n# BEGIN gpufleet")
 
 
 def test_a_node_without_files_of_its_own_is_told_what_the_controller_needs():
-    plan = node_plan.plan(host(slurm=None, configless=True), PRESENT)
+    plan = node_files_plan.plan(host(slurm=None, configless=True), PRESENT)
     assert list(plan.writes) == [owned.SLURMD_DROP_IN]
     assert "Add these lines to gres.conf there: NodeName=n1 Name=gpu" in plan.notes[0]
 
 
 def test_a_host_without_accelerators_gets_no_file():
-    plan = node_plan.plan(host([], hardware="NodeName=n1 CPUs=4"), PRESENT)
+    plan = node_files_plan.plan(host([], hardware="NodeName=n1 CPUs=4"), PRESENT)
     assert (plan.writes, plan.node_line, plan.node_gres) == ({}, "NodeName=n1 CPUs=4", "")
 
 
@@ -299,14 +299,14 @@ NODE = SlurmNode("n1", frozenset({"IDLE"}), gres="gpu:h100:2(S:0-1)")
     ],
 )
 def test_what_is_wrong_in_the_view_of_the_controller(values, expected):
-    found = node_plan.plan(host(**values), PRESENT).findings
+    found = node_files_plan.plan(host(**values), PRESENT).findings
     assert len(found) == len(expected)
     assert all(text in one for text, one in zip(expected, found, strict=True))
 
 
 def test_cluster_that_does_not_constrain_devices_needs_no_plugin_for_it():
     request = dataclasses.replace(PRESENT, constrain_devices=False)
-    assert node_plan.plan(host(node=NODE, slurm="GresTypes=gpu\n"), request).findings == []
+    assert node_files_plan.plan(host(node=NODE, slurm="GresTypes=gpu\n"), request).findings == []
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_cluster_that_does_not_constrain_devices_needs_no_plugin_for_it():
     ],
 )
 def test_the_health_of_a_node_that_anybody_configured(values, problems, notes):
-    found = node_plan.health(host(**values))
+    found = node_files_plan.health(host(**values))
     for texts, expected in zip(found, (problems, notes), strict=True):
         assert len(texts) == len(expected)
         assert all(part in text for part, text in zip(expected, texts, strict=True))
@@ -340,14 +340,14 @@ def test_devices_that_cannot_be_read_now_do_not_disappear_from_slurm():
     ready = schema.vendor_state("ready", "", gpus())
     lost = schema.vendor_state("driver_not_loaded", "Run modprobe nvidia.", gpus())
     none = schema.vendor_state("no_hardware", "", [])
-    assert node_host.not_ready({"nvidia": ready, "amd": none}) == []
-    assert "Run modprobe nvidia." in node_host.not_ready({"nvidia": lost, "amd": none})[0]
+    assert node_files_on_host.not_ready({"nvidia": ready, "amd": none}) == []
+    assert "Run modprobe nvidia." in node_files_on_host.not_ready({"nvidia": lost, "amd": none})[0]
 
 
 @pytest.mark.parametrize("name", ["gpu-[1-2]", "a,b", "DEFAULT x"])
 def test_a_name_of_several_nodes_stops_also_before_slurm_is_installed(tmp_path, name):
     with pytest.raises(SlurmError, match="not the name of one Slurm node"):
-        node_host.observe(Programs(), gpus(), node=name, directory="/etc/slurm", root=str(tmp_path))
+        node_files_on_host.observe(Programs(), gpus(), node=name, directory="/etc/slurm", root=str(tmp_path))
 
 
 class Programs:
@@ -377,26 +377,26 @@ def test_a_host_is_read_and_its_files_are_written(tmp_path):
     )
 
     unknown = Programs(**{**run.answers, "scontrol": (1, "", "Unable to contact slurm controller (host not found)")})
-    silent = node_host.observe(unknown, gpus(), node="n1", directory="/etc/slurm", root=str(tmp_path))
+    silent = node_files_on_host.observe(unknown, gpus(), node="n1", directory="/etc/slurm", root=str(tmp_path))
     assert "Unable to contact" in silent.unanswered
 
     def read(**values):
         values = {"node": "n1", "directory": "/etc/slurm", **values}
-        return node_host.observe(run, gpus(), root=str(tmp_path), **values)
+        return node_files_on_host.observe(run, gpus(), root=str(tmp_path), **values)
 
     first = read()
     assert (first.detects, first.active, first.node, first.unanswered) == (("nvml",), True, None, None)
     assert first.hardware == "NodeName=n1 CPUs=4"
     assert (first.has_directory, read(directory="/etc/slrum").has_directory) == (True, False)
     assert read(programs="/opt/slurm/bin").lacks_client == "/opt/slurm/bin/scontrol"
-    plan = node_plan.plan(first, PRESENT)
-    node_host.write(plan, first, str(tmp_path))
+    plan = node_files_plan.plan(first, PRESENT)
+    node_files_on_host.write(plan, first, str(tmp_path))
     assert shared.read_text().startswith("Name=nic\n# BEGIN gpufleet n1")
     assert (shared.stat().st_mode & 0o777, (tmp_path / "etc/slurm/gres.conf").is_symlink()) == (0o640, True)
     second = read()
-    assert node_plan.plan(second, PRESENT).changes == ["restart slurmd.service"]
-    removal = node_plan.plan(second, ABSENT)
-    node_host.write(removal, second, str(tmp_path))
+    assert node_files_plan.plan(second, PRESENT).changes == ["restart slurmd.service"]
+    removal = node_files_plan.plan(second, ABSENT)
+    node_files_on_host.write(removal, second, str(tmp_path))
     assert shared.read_text() == "Name=nic\n"
     assert not (tmp_path / "etc/slurm/cgroup.conf").exists()
     assert not (tmp_path / "etc/systemd/system/slurmd.service.d").exists()

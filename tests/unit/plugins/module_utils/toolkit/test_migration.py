@@ -11,11 +11,11 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import DEFAULT_PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import variables as toolkit_request
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import container_toolkit_samples as samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import old_nvidia_docker as old
 

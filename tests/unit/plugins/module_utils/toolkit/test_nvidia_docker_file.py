@@ -15,10 +15,10 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import host_health
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_of_all_parts as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import nvidia_docker_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import variables as toolkit_request
 from ansible_collections.gpufleet.hosts.tests.drift.run import platforms
 from ansible_collections.gpufleet.hosts.tests.unit.drift import converged_host as sample
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import container_toolkit_samples, site_samples
@@ -143,7 +143,7 @@ def test_verify_reports_a_program_that_users_do_not_get(
     host["files"] = {**host["files"], PATH: file}
     facts = {"nvidia_gpu_state": "ready", "nvidia_gpus": []}
     toolkit = toolkit_request.read({"source": "none", **values})
-    found = [text for text in health.judge(host, facts, toolkit=toolkit)["problems"] if PATH in text]
+    found = [text for text in host_health.judge(host, facts, toolkit=toolkit)["problems"] if PATH in text]
     assert [bool(problem)] == [bool(found)]
     assert problem is None or problem in found[0]
 

@@ -8,7 +8,7 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units, own_cdi_units
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi_units, toolkit_cdi_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.own_cdi_units import (
     UNIT,
     OwnCdi,
@@ -107,8 +107,8 @@ REMOVED = [f"disable {UNIT}", f"remove {FRESH['path']}, {UNIT_FILE}, {PROGRAM_FI
 @pytest.mark.parametrize(
     ("services", "specs", "reason"),
     [
-        (dict.fromkeys(cdi_units.UNITS, ON), [], "nvidia-cdi-refresh.path of NVIDIA's container toolkit is"),
-        ({cdi_units.SERVICE: ON}, [], "nvidia-cdi-refresh.service of NVIDIA's container toolkit is enabled"),
+        (dict.fromkeys(toolkit_cdi_units.UNITS, ON), [], "nvidia-cdi-refresh.path of NVIDIA's container toolkit is"),
+        ({toolkit_cdi_units.SERVICE: ON}, [], "nvidia-cdi-refresh.service of NVIDIA's container toolkit is enabled"),
         ({}, [STATIC], "CDI specifications of the GPUs (/etc/cdi/nvidia.yaml), so the role writes none"),
     ],
 )
@@ -122,7 +122,7 @@ def test_another_owner_of_the_devices_keeps_them(services: t.Any, specs: list[t.
 
 
 def test_units_of_the_toolkit_that_are_off_own_nothing() -> None:
-    off = dict.fromkeys(cdi_units.UNITS, OFF)
+    off = dict.fromkeys(toolkit_cdi_units.UNITS, OFF)
     assert plan(installed(FRESH, services={**DOCKER, **off, UNIT: ON})).changes == []
 
 

@@ -8,7 +8,7 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import vulnerabilities
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.package_plan import UNIT
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_toolkit_samples import (

@@ -9,13 +9,13 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import DEFAULT_PATH
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_toml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.package_plan import UNIT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.plan import ToolkitPlan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import read
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.variables import read
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_toolkit_samples import (
     OFFERS,
     PLATFORMS,
@@ -322,11 +322,11 @@ def test_only_the_runtime_is_removed_if_the_packages_are_of_others() -> None:
 def test_configuration_of_a_toolkit_that_stays_is_restored() -> None:
     seen = host("debian-12", unit())
     before = '[nvidia-container-runtime]\nmode = "auto" # default\n'
-    done = config_file.plan(before, None, {"nvidia-container-runtime": {"mode": "cdi"}})
+    done = config_toml.plan(before, None, {"nvidia-container-runtime": {"mode": "cdi"}})
     seen["files"][CONFIG] = {"exists": True, "content": done.text}
     seen["files"][owned.CONTAINER_TOOLKIT_CONFIG_RECORD] = {"exists": True, "content": done.record}
     gone = removal(seen)
-    assert gone.config == config_file.ConfigChange(before, None, ["nvidia-container-runtime.mode"])
+    assert gone.config == config_toml.ConfigChange(before, None, ["nvidia-container-runtime.mode"])
     assert (gone.acts, gone.changes) == (True, [f"restore nvidia-container-runtime.mode in {CONFIG}"])
 
 

@@ -15,17 +15,17 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import risks
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import podman_config
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import access_risks
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import podman_cdi_directories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_info import read_info
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import nvidia_runtimes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
-    compatibility,
     docker_runtime,
     registered_runtimes,
+    version_compatibility,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import plan as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.runtime import ROOT_FILE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import ROOT_FILE
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import container_toolkit_samples as samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import gpu_hosts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import Tree
@@ -162,16 +162,16 @@ def podman_directories(folder: Path) -> bool:
     file = folder / "etc/containers/containers.conf"
     file.parent.mkdir(parents=True)
     file.write_text('[engine]\ncdi_spec_dirs = ["/srv/cdi"]\n')
-    return podman_config.cdi_directories((5, 6), str(folder)) == ("/srv/cdi",)
+    return podman_cdi_directories.cdi_directories((5, 6), str(folder)) == ("/srv/cdi",)
 
 
 def keeps_label(state: t.Any, folder: Path, userns: str | None = None) -> bool:
     """Return whether the nodes of a container in a user namespace keep the host's label."""
-    return risks.node_label("cdi", state, Tree(folder).host(), userns) == risks.HOST_LABEL
+    return access_risks.node_label("cdi", state, Tree(folder).host(), userns) == access_risks.HOST_LABEL
 
 
 def is_too_old(name: str, version: str) -> bool:
-    return "does not support CDI" in str(compatibility.obstacle(compatibility.CDI, name, version, None))
+    return "does not support CDI" in str(version_compatibility.obstacle(version_compatibility.CDI, name, version, None))
 
 
 def gone(name: str) -> t.Callable[[Path], bool]:

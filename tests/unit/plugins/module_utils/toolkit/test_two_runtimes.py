@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import variables as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import part as gaudi_part
-from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import role_variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import application
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_units, toml_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import turns_of_parts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import part as toolkit_part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import plan as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.runtime import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_editor, toolkit_cdi_units
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import (
     NVIDIA,
     ROOT_FILE,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import plan as node_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import node_plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.gaudi_driver import test_plan as gaudi_samples
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.toolkit.cri.test_plan import (
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.toolkit.cri.test_planned_files import (
     NEW,
     OLD,
     RECORD,
@@ -57,7 +57,7 @@ def host_with_both(version: str) -> t.Any:
 def imports_exist(seen: t.Any) -> bool:
     """Return whether containerd starts: it does not if an imported drop-in does not exist."""
     texts = seen["cri_files"]["containerd"]
-    names = toml_text.parse(texts[ROOT_FILE]).get("imports") or []
+    names = toml_editor.parse(texts[ROOT_FILE]).get("imports") or []
     return all("*" in name or name in texts for name in names)
 
 
@@ -73,7 +73,7 @@ def test_role_of_the_node_leaves_no_import_of_a_removed_file(version: str, node_
     seen = as_kubeadm(host_with_both(version))
     if node_default:
         registered(seen, HABANA, by_node=True)
-    done = node_plan.plan(seen, request.read({"state": "absent"}), ["nvidia", "gaudi"])
+    done = node_plan.plan(seen, role_variables.read({"state": "absent"}), ["nvidia", "gaudi"])
     assert done.problems == []
     carried_out(seen, t.cast("cri_plan.CriPlan", done))
     assert NVIDIA.containerd_drop_in not in seen["cri_files"]["containerd"]
@@ -87,10 +87,10 @@ def test_role_of_the_node_registers_both_in_one_run() -> None:
     # The drop-ins are there, but somebody has written the root file again.
     texts[ROOT_FILE] = NEW
     seen["files"].pop(RECORD)
-    done = node_plan.plan(seen, request.read({}), ["nvidia", "gaudi"])
+    done = node_plan.plan(seen, role_variables.read({}), ["nvidia", "gaudi"])
     assert done.problems == []
     carried_out(seen, t.cast("cri_plan.CriPlan", done))
-    imports = toml_text.parse(texts[ROOT_FILE])["imports"]
+    imports = toml_editor.parse(texts[ROOT_FILE])["imports"]
     assert {NVIDIA.containerd_drop_in, HABANA.containerd_drop_in} <= set(imports)
 
 
@@ -112,7 +112,7 @@ def test_the_part_of_gaudi_plans_again_after_the_toolkit_has_changed_containerd(
     parts = {"nvidia_container_toolkit": toolkit_part.plan(context, {})}
     parts["gaudi_driver"] = gaudi_part.plan(context, parts)
     assert "remove /etc/containerd/conf.d/99-gpufleet-gaudi.toml" in str(parts["gaudi_driver"].changes)
-    how = application.apply(parts, check_mode=False)
+    how = turns_of_parts.apply(parts, check_mode=False)
     assert how["gaudi_driver"] == ("again" if again else "planned")
 
 
@@ -129,7 +129,7 @@ ORDERS = [(NVIDIA, HABANA), (HABANA, NVIDIA)]
 def used_by_old_containerd(seen: t.Any) -> dict[str, t.Any]:
     """Return the table of CRI of each drop-in. Before 2.0, containerd uses only that of the last file."""
     texts = seen["cri_files"]["containerd"]
-    trees = [toml_text.parse(texts[name]) for name in toml_text.parse(texts[ROOT_FILE])["imports"]]
+    trees = [toml_editor.parse(texts[name]) for name in toml_editor.parse(texts[ROOT_FILE])["imports"]]
     tables = [tree["plugins"][V2] for tree in trees]
     assert all(table == tables[0] for table in tables)
     return dict(tables[-1])
@@ -204,7 +204,7 @@ def test_the_toolkit_plans_again_after_the_removal_of_the_runtime_of_gaudi(monke
         result = toolkit_plan.ToolkitPlan(cri=changes, steps=changes.steps, acts=True)
         monkeypatch.setattr(toolkit_plan, "without_toolkit", lambda *_args, result=result, **_more: result)
         for name in ("waits", "changed"):
-            monkeypatch.setattr(cdi_units, name, lambda *_args: None)
+            monkeypatch.setattr(toolkit_cdi_units, name, lambda *_args: None)
         monkeypatch.setattr(driver_request, "is_driver_wanted", lambda *_args: True)
         values: dict[str, t.Any] = {"source": "none", "isolations": ["cdi"]}
         context = Context(seen, {"nvidia_container_toolkit": values, "container_engine": {}}, {}, facts={})

@@ -10,13 +10,13 @@ import json
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import drain_verbs as workload_drain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.nothing import NoWorkload
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.record import WorkloadRecords, parse
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.types import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import (
     WorkloadError,
     WorkloadView,
     reason_text,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_record import WorkloadRecords, parse
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.none_adapter import NoWorkload
 
 
 class Scheduler:

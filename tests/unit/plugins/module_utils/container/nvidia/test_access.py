@@ -19,8 +19,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.ac
     device_nodes,
     no_access,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.capabilities import DEFAULT_CAPABILITIES
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import choose
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.driver_capabilities import (
+    DEFAULT_CAPABILITIES,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_choice import choose
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import ONE, SLICES, WHOLE, Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import DRIVER, MIG_UUIDS, UUIDS, docker, podman
 

@@ -18,10 +18,12 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import DEVICE_REQUESTS, RUNTIME
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import DEVICE_REQUESTS, RUNTIME
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import toolkit_settings
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.capabilities import DEFAULT_CAPABILITIES
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.driver_capabilities import (
+    DEFAULT_CAPABILITIES,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_choice import (
     find_obstacle,
 )
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.container_toolkit import (

@@ -1,0 +1,38 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a container gets in addition to the user's options, so that it can use its devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import NONE
+
+
+@dataclass(frozen=True)
+class Access:
+    """The options that the engine's module gets in addition to the user's options."""
+
+    isolation: str = NONE
+    devices: tuple[str, ...] = ()
+    cdi_devices: tuple[str, ...] = ()
+    # The device request of Docker.
+    device_ids: tuple[str, ...] = ()
+    request_capabilities: tuple[str, ...] = ()
+    runtime: str | None = None
+    volumes: tuple[str, ...] = ()
+    # Mounts of single files of the driver volume, in addition to `volumes`.
+    file_mounts: tuple[str, ...] = ()
+    driver_volume: str | None = None
+    # Directories after those of the image, by variable: the libraries, and the programs.
+    search_last: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Directories that come first in LD_LIBRARY_PATH (true), or that an earlier run put there (false).
+    search_first: Mapping[str, bool] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    # The variables in `env` that only prevent the vendor's runtime from giving access to more devices.
+    guards: tuple[str, ...] = ()
+    # Groups of the host that the user of the container needs, or Podman's word for the groups of the user.
+    groups: tuple[int | str, ...] = ()
+    warnings: tuple[str, ...] = ()

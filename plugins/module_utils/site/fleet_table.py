@@ -1,0 +1,146 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The table at the end of playbooks site and verify. Pure functions of the entries of fleet_verdicts.py."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output import fleet_lines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.output.fleet_lines import PLAIN, SiteLine
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet_verdicts
+
+_TITLES = ("HOST", "ACCELERATORS", "DRIVER", "ENGINE", "TOOLKIT", "REBOOTED", "VERDICT")
+_KINDS = {
+    fleet_verdicts.PASS: fleet_lines.CONVERGED,
+    fleet_verdicts.INFO: fleet_lines.CHANGES,
+    fleet_verdicts.CRITICAL: fleet_lines.ERROR,
+    fleet_verdicts.UNKNOWN: fleet_lines.UNREACHABLE,
+}
+# With more hosts, equal rows stand once.
+_ROWS = 20
+# Longer cells are cut: one long name must not make every line wrap.
+_CELL = 40
+_NOTHING = "-"
+
+
+def render(entries: Sequence[Mapping[str, Any]], *, is_check: bool = False) -> list[SiteLine]:
+    """Return the table of the hosts, what failed, problems, notes, and a line with counts.
+
+    `is_check`: the run was in check mode, so the table shows the state before its changes.
+    """
+    total = len(entries)
+    lines = [SiteLine("Check mode: the table shows the state without the changes."), SiteLine("")] if is_check else []
+    lines += _table(entries)
+    # The messages of failed hosts are above, at the task that failed.
+    failed = [
+        (entry["failed_task"] or "see above", entry) for entry in entries if entry["state"] == fleet_verdicts.FAILED
+    ]
+    sections = [
+        ("Failed tasks", failed, fleet_lines.ERROR),
+        ("Problems", _texts(entries, "problems"), fleet_lines.ERROR),
+        ("Notes", _texts(entries, "notes"), PLAIN),
+    ]
+    for title, pairs, kind in sections:
+        lines += fleet_lines.section(title, fleet_lines.grouped(pairs), total, kind)
+    lines += _adoptions(entries)
+    for state, title in ((fleet_verdicts.UNREACHABLE, "Unreachable"), (fleet_verdicts.NOT_STARTED, "Not started")):
+        hosts = [entry for entry in entries if entry["state"] == state]
+        if hosts:
+            text = f"{title}: {fleet_lines.names(hosts, total)}"
+            lines += [SiteLine(line, fleet_lines.UNREACHABLE) for line in fleet_lines.wrapped(text, "", "  ")]
+            lines.append(SiteLine(""))
+    bad = any(entry["state"] != fleet_verdicts.OK or entry["verdict"] == fleet_verdicts.CRITICAL for entry in entries)
+    return [*lines, SiteLine(summary(entries), fleet_lines.ERROR if bad else PLAIN)]
+
+
+def summary(entries: Sequence[Mapping[str, Any]]) -> str:
+    """Return the last line: how many hosts have which verdict, and what happened to them."""
+    verdicts = [(sum(entry["verdict"] == verdict for entry in entries), verdict) for verdict in fleet_verdicts.VERDICTS]
+    happened = [
+        (sum(entry["rebooted"] is True for entry in entries), "rebooted"),
+        (sum(entry["state"] == fleet_verdicts.FAILED for entry in entries), "failed"),
+        (sum(entry["state"] == fleet_verdicts.UNREACHABLE for entry in entries), "unreachable"),
+        (sum(entry["state"] == fleet_verdicts.NOT_STARTED for entry in entries), "not started"),
+    ]
+    texts = [", ".join(f"{count} {text}" for count, text in found if count) for found in (verdicts, happened)]
+    hosts = f"{len(entries)} {'host' if len(entries) == 1 else 'hosts'}"
+    return f"{hosts}: {'; '.join(text for text in texts if text) or 'nothing to show'}"
+
+
+def _texts(entries: Sequence[Mapping[str, Any]], key: str) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(text, entry) for entry in entries if entry["state"] == fleet_verdicts.OK for text in entry[key]]
+
+
+def _adoptions(entries: Sequence[Mapping[str, Any]]) -> list[SiteLine]:
+    """Return what was adopted, completed and left alone on hosts with a prepared image. Equal tables stand once."""
+    tables = fleet_lines.grouped(("\n".join(entry["adoption"]), entry) for entry in entries if entry.get("adoption"))
+    lines = []
+    for table, hosts in tables.items():
+        lines += [SiteLine(f"Adopted image: {fleet_lines.names(hosts, len(entries))}")]
+        lines += [SiteLine(f"  {fleet_lines.visible(line)}") for line in table.split("\n")] + [SiteLine("")]
+    return lines
+
+
+def _table(entries: Sequence[Mapping[str, Any]]) -> list[SiteLine]:
+    rows: dict[tuple[str, ...], list[str]] = {}
+    kinds: dict[tuple[str, ...], str] = {}
+    for position, entry in enumerate(entries):
+        cells = _cells(entry)
+        key = cells if len(entries) > _ROWS else (*cells, str(position))
+        rows.setdefault(key, []).append(entry["host"])
+        kinds[key] = _KINDS[entry["verdict"]]
+    if not rows:
+        return []
+    table = [(_TITLES, PLAIN)]
+    for key, names in rows.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        table.append(((fleet_lines.printable(names[0]) + more, *key[: len(_TITLES) - 1]), kinds[key]))
+    widths = [max(len(cells[column]) for cells, _kind in table) for column in range(len(_TITLES))]
+    lines = [
+        SiteLine("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip(), kind)
+        for cells, kind in table
+    ]
+    return [*lines, SiteLine("")]
+
+
+def _cells(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells of a row after the host."""
+    unknown = entry["accelerators"] is None
+    accelerators = [_accelerator(found) for found in entry["accelerators"] or []]
+    drivers = [_driver(found, several=len(entry["drivers"]) > 1) for found in entry["drivers"] or []]
+    engine = entry["engine"]
+    cells = (
+        ", ".join(accelerators) or ("?" if unknown else "none"),
+        ", ".join(drivers),
+        f"{engine['name']} {_version(engine['version'])}" if engine else "",
+        _version(entry["toolkit"]),
+        {True: "yes", False: "no"}.get(entry["rebooted"], ""),
+        entry["verdict"],
+    )
+    return tuple(_cut(fleet_lines.printable(cell).strip() or ("?" if unknown else _NOTHING)) for cell in cells)
+
+
+def _accelerator(found: Mapping[str, Any]) -> str:
+    """Return for example "8 x NVIDIA H100 80GB HBM3". The names of NVML begin with the vendor."""
+    model = found["model"] or found["vendor"]
+    name = model if model.lower().startswith(found["vendor"].lower()) else f"{found['vendor']} {model}"
+    return f"{found['count']} x {name}"
+
+
+def _driver(found: Mapping[str, Any], *, several: bool) -> str:
+    name = found["name"] if several or found["name"] != "nvidia" else ""
+    version = _version(found["version"]) or ("loaded" if found["loaded"] else "installed")
+    return " ".join(filter(None, [name, version, "" if found["loaded"] else "(not loaded)"]))
+
+
+def _version(version: str | None) -> str:
+    """Return the version of a program without the epoch and the revision of its package."""
+    return re.sub(r"^\d+:|[-+~].*$", "", version or "")
+
+
+def _cut(cell: str) -> str:
+    return cell if len(cell) <= _CELL else f"{cell[: _CELL - 3]}..."

@@ -1,0 +1,320 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan the files of a GPU node of Slurm. Pure functions of what was read from the host."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import shown
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import configuration_files, unusable_variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import gres_lines as slurm_gres_lines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_drain_and_resume import SlurmNode
+
+GRES, CGROUP, SLURM = "gres.conf", "cgroup.conf", "slurm.conf"
+# The state of a node whose registration the controller rejected, in scontrol and in sinfo.
+_REJECTED = {"INVALID_REG", "INVAL"}
+# SchedMD/slurm (284c3b95), src/common/parse_value.c.
+_TRUE = ("yes", "up", "true", "1")
+# Seconds that slurmd waits for the device nodes at boot.
+_WAIT = 120
+# Units that create device nodes, or change what they are. An ordering after a unit that does not exist has no effect.
+_AFTER = (
+    "nvidia-persistenced.service nvidia-mig-manager.service nvidia-fabricmanager.service gpufleet-cdi-refresh.service"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class SlurmHost:
+    """What was read. `texts`: the files of the directory, None for a missing one. `detects`: the installed plugins.
+
+    `configless`: slurmd gets its files from the controller. `node`: as the controller describes it; None if it does not
+    know the node, or does not answer, which `unanswered` says. `hardware`: the line of `slurmd -C`. `has_directory`:
+    whether the directory exists. `lacks_client`: the path of Slurm's client in a directory that the user named, if it
+    is missing.
+    """
+
+    name: str
+    directory: str
+    texts: Mapping[str, str | None]
+    devices: Sequence[Mapping[str, Any]]
+    drop_in: str | None = None
+    detects: tuple[str, ...] = ()
+    installed: bool = True
+    active: bool = False
+    invocation: str = ""
+    marker: str | None = None
+    needs_reload: bool = False
+    configless: bool = False
+    node: SlurmNode | None = None
+    unanswered: str | None = None
+    hardware: str = ""
+    has_directory: bool = True
+    lacks_client: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class SlurmRequest:
+    """What the user wants."""
+
+    present: bool = True
+    detect: str = "off"
+    types: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    constrain_devices: bool = True
+
+
+@dataclasses.dataclass
+class SlurmNodePlan:
+    """What changes. `writes`: the new text by path, None for a file to remove. `gres_changes`: the node must drain.
+
+    `problems`: what prevents the change. `findings`: what is wrong with the node apart from the files of the plan.
+    """
+
+    writes: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    changes: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+    findings: list[str] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
+    gres_changes: bool = False
+    daemon_reload: bool = False
+    restart: bool = False
+    gres_lines: list[str] = dataclasses.field(default_factory=list)
+    node_gres: str = ""
+    node_line: str = ""
+    skipped: list[dict[str, str]] = dataclasses.field(default_factory=list)
+
+
+def plan(host: SlurmHost, request: SlurmRequest) -> SlurmNodePlan:
+    """Plan the files of a node."""
+    result = SlurmNodePlan()
+    selected, skipped = slurm_gres_lines.select(host.devices, request.types)
+    result.skipped = [dataclasses.asdict(one) for one in skipped]
+    result.notes = [f"{one.device} is not in gres.conf: {one.reason}." for one in skipped]
+    if request.present:
+        _describe(host, request, selected, result)
+        result.problems += unusable_variables.problems(host, request, selected)
+    _plan_gres(host, request, result)
+    _plan_cgroup(host, request, result)
+    _plan_drop_in(host, request, selected, result)
+    if result.gres_changes and host.active and host.unanswered:
+        result.problems.append(
+            f"The devices of node {host.name} change, so its jobs must end first, but the node cannot be drained. "
+            f"{host.unanswered}"
+        )
+    if result.problems:
+        result.writes, result.changes, result.gres_changes = {}, [], False
+        return result
+    configures = bool(result.writes.keys() - {owned.SLURMD_DROP_IN})
+    result.restart = host.active and (configures or (bool(host.invocation) and host.marker == host.invocation))
+    result.daemon_reload = owned.SLURMD_DROP_IN in result.writes or host.needs_reload
+    if result.restart:
+        result.changes.append("restart slurmd.service")
+    if request.present:
+        result.findings = findings(host, result.node_gres, constrains=request.constrain_devices)
+    return result
+
+
+def _describe(
+    host: SlurmHost, request: SlurmRequest, selected: Sequence[slurm_gres_lines.SlurmGres], result: SlurmNodePlan
+) -> None:
+    others = _others(host, GRES)
+    general = [line for line in others if "autodetect" in line.options and "nodename" not in line.options]
+    if request.detect == "off":
+        result.gres_lines = slurm_gres_lines.lines(host.name, selected, detection_off=bool(general))
+    elif request.detect not in host.detects:
+        found = ", ".join(host.detects) or "none"
+        result.problems.append(
+            f"slurmd cannot detect GPUs with {request.detect}: the plugin gpu_{request.detect}.so is not installed. "
+            f"Installed plugins: {found}. Install the plugin of the same release as slurmd, or use off."
+        )
+    elif selected:
+        result.gres_lines = [slurm_gres_lines.detection_line(host.name, request.detect)]
+    result.node_gres = slurm_gres_lines.node_gres(selected)
+    start = host.hardware or f"NodeName={host.name}"
+    result.node_line = f"{start} Gres={result.node_gres}" if result.node_gres else start
+
+
+def _others(host: SlurmHost, name: str) -> list[configuration_files.SlurmLine]:
+    """Return the lines of others that apply to this node."""
+    text = configuration_files.without_block(host.texts.get(name) or "", host.name)
+    return [line for line in configuration_files.parse(text) if configuration_files.applies(line, host.name)]
+
+
+def _plan_gres(host: SlurmHost, request: SlurmRequest, result: SlurmNodePlan) -> None:
+    wanted = result.gres_lines if request.present else []
+    others = _others(host, GRES)
+    foreign = [line for line in others if line.options.get("name", "").lower() == slurm_gres_lines.NAME]
+    detects = [line for line in others if "nodename" in line.options and _detection(line) not in ("", "off")]
+    path = f"{host.directory}/{GRES}"
+    if host.configless:
+        if wanted:
+            result.notes.append(
+                f"This node gets its configuration from the controller. Add these lines to {GRES} there: "
+                f"{'; '.join(wanted)}"
+            )
+        return
+    if foreign and wanted:
+        numbers = ", ".join(str(line.number) for line in foreign)
+        result.problems.append(
+            f"{path} already describes GPUs of node {host.name} (line {numbers}). Slurm would count them twice. Remove "
+            "these lines, or do not use this role for the node."
+        )
+        return
+    if detects and wanted:
+        result.problems.append(
+            f"{path} sets AutoDetect={_detection(detects[0])} for node {host.name} (line {detects[0].number}), so "
+            "Slurm would detect the devices in addition to the lines of this role. Remove this line, or do not use "
+            "this role for the node."
+        )
+        return
+    if wanted and configuration_files.includes(host.texts.get(GRES) or ""):
+        result.notes.append(
+            f"{path} includes other files, which are not read. They must not describe GPUs of this node."
+        )
+    result.gres_changes = _edit(host, GRES, wanted, result)
+
+
+def _detection(line: configuration_files.SlurmLine) -> str:
+    return line.options.get("autodetect", "").lower()
+
+
+def _plan_cgroup(host: SlurmHost, request: SlurmRequest, result: SlurmNodePlan) -> None:
+    wanted = ["ConstrainDevices=yes"] if request.present and request.constrain_devices and result.gres_lines else []
+    options = {name: value for line in _others(host, CGROUP) for name, value in line.options.items()}
+    # Slurm uses the last of several lines.
+    value = options.get("constraindevices")
+    if host.configless:
+        return
+    if wanted and value is not None:
+        if value.lower() not in _TRUE:
+            result.problems.append(
+                f"{host.directory}/{CGROUP} sets ConstrainDevices={value}, so a job could use the GPUs of other jobs. "
+                "Remove the line, or set gpu_slurm_node_constrain_devices to false."
+            )
+            return
+        wanted = []
+    _edit(host, CGROUP, wanted, result)
+
+
+def _edit(host: SlurmHost, name: str, lines: list[str], result: SlurmNodePlan) -> bool:
+    before = host.texts.get(name)
+    after = configuration_files.with_block(before or "", host.name, lines)
+    if after == (before or ""):
+        return False
+    path = f"{host.directory}/{name}"
+    continues = configuration_files.own_block(before or "", host.name) is None and (before or "").rstrip("\n").endswith(
+        "\\"
+    )
+    if "\ufffd" in (before or "") or continues:
+        what = "ends with a backslash" if continues else "is not UTF-8"
+        result.problems.append(f"{path} {what}, so an edit would change lines of others. Correct the file.")
+        return False
+    result.writes[path] = after or None
+    own = configuration_files.own_block(before or "", host.name)
+    verb = "remove" if not lines else "change" if own is not None else "add"
+    result.changes.append(f"{verb} the managed lines of node {host.name} in {path}")
+    return True
+
+
+def _plan_drop_in(
+    host: SlurmHost, request: SlurmRequest, selected: Sequence[slurm_gres_lines.SlurmGres], result: SlurmNodePlan
+) -> None:
+    wanted = drop_in(selected) if request.present and selected else None
+    if wanted == host.drop_in:
+        return
+    result.writes[owned.SLURMD_DROP_IN] = wanted
+    result.changes.append(f"{'remove' if wanted is None else 'write'} {owned.SLURMD_DROP_IN}")
+
+
+def drop_in(selected: Sequence[slurm_gres_lines.SlurmGres]) -> str:
+    """Return the drop-in with which slurmd waits at boot for the device nodes in gres.conf.
+
+    slurmd ends if a node of gres.conf does not exist. No unit stands for the nodes of most drivers, so it waits itself.
+    """
+    paths = list(dict.fromkeys(path for one in selected for path in one.files))
+    minors = [path[len("/dev/nvidia") :] for path in paths if path.startswith("/dev/nvidia") and path[-1].isdigit()]
+    minors = [minor for minor in minors if minor.isdigit()]
+    lines = [
+        "# Written by role gpufleet.hosts.gpu_slurm_node. Changes in this file are lost.",
+        "[Unit]",
+        f"After={_AFTER}",
+        "[Service]",
+    ]
+    if minors:
+        # NVIDIA's driver creates no nodes by itself.
+        options = " ".join(f"-c {minor}" for minor in minors)
+        lines.append(f"ExecStartPre=-/usr/bin/nvidia-modprobe -u {options}")
+    # After the time limit, slurmd starts anyway and names the node that is missing.
+    until = f"until [ -e $$f ] || [ $$n -ge {_WAIT} ]; do n=$$((n+1)); sleep 1; done"
+    loop = f"n=0; for f in {' '.join(paths)}; do {until}; done"
+    lines += [f"ExecStartPre=/bin/sh -c '{loop}'", f"TimeoutStartSec={_WAIT + 90}"]
+    return "\n".join(lines) + "\n"
+
+
+def findings(host: SlurmHost, wanted: str, *, constrains: bool = True) -> list[str]:
+    """Return what is wrong with the node in the controller's view, and with the settings that only it can change."""
+    found = []
+    settings = {
+        key: value
+        for line in configuration_files.parse(host.texts.get(SLURM) or "")
+        for key, value in line.options.items()
+    }
+    # An included file can have the settings.
+    if host.texts.get(SLURM) is not None and wanted and not configuration_files.includes(host.texts[SLURM] or ""):
+        if constrains and "cgroup" not in re.split("[,/]", settings.get("taskplugin", "").lower()):
+            found.append(
+                f"{SLURM} has no TaskPlugin=task/cgroup, so ConstrainDevices has no effect, and jobs can use GPUs of "
+                "other jobs."
+            )
+        if slurm_gres_lines.NAME not in settings.get("grestypes", "").lower().split(","):
+            found.append(f"{SLURM} has no GresTypes=gpu, so Slurm does not read the GPUs.")
+    if host.unanswered:
+        found.append(host.unanswered)
+    if host.node is None:
+        return found
+    way_out = f"Set Gres={wanted} in the node's line of {SLURM} on all nodes, and restart slurmctld."
+    if host.node.states & _REJECTED:
+        # The controller then shows the devices that the node has, and not those of its own slurm.conf.
+        found.append(
+            f"The controller rejected the registration of node {host.node.name} ({shown(host.node.reason)}), usually "
+            f"because {SLURM} has other devices than the node. {way_out}"
+        )
+    elif slurm_gres_lines.parse_gres(host.node.gres) not in (slurm_gres_lines.parse_gres(wanted), _untyped(wanted)):
+        found.append(
+            f"The controller has Gres={host.node.gres or '(none)'} for node {host.node.name}, but the node has "
+            f"{wanted or 'no devices'}. {way_out}"
+        )
+    return found
+
+
+def _untyped(wanted: str) -> dict[str, int]:
+    total = sum(slurm_gres_lines.parse_gres(wanted).values())
+    return {"": total} if total else {}
+
+
+def health(host: SlurmHost) -> tuple[list[str], list[str]]:
+    """Return the problems of a node that this role need not have configured, and notes."""
+    selected, skipped = slurm_gres_lines.select(host.devices)
+    problems = (
+        findings(host, slurm_gres_lines.node_gres(selected))
+        if host.node is None or _counts_differ(host, selected)
+        else []
+    )
+    notes = [f"Slurm cannot use {one.device}: {one.reason}." for one in skipped]
+    node = host.node
+    if node is not None and node.is_closed:
+        state = "+".join(sorted(node.states)).lower()
+        text = f"Slurm gives node {node.name} no job ({state}): {shown(node.reason) or 'no reason given'}."
+        (problems if node.is_down else notes).append(text)
+    return problems, notes
+
+
+def _counts_differ(host: SlurmHost, selected: Sequence[slurm_gres_lines.SlurmGres]) -> bool:
+    """Return whether the number of devices differs. The types are the administrator's choice."""
+    known = sum(slurm_gres_lines.parse_gres(host.node.gres).values()) if host.node else 0
+    return known != len(selected) or bool(host.node and host.node.states & _REJECTED)

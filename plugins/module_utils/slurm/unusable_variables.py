@@ -1,0 +1,81 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Values of the role's variables that would have no effect on this host, or a wrong one. They stop the run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import gres_lines
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_files_plan import SlurmHost, SlurmRequest
+
+
+def problems(host: SlurmHost, request: SlurmRequest, selected: Sequence[gres_lines.SlurmGres]) -> list[str]:
+    """Return what the user must correct, with the place and the way out."""
+    found = [_types(host.devices, request.types)]
+    if request.detect != "off":
+        found += [_detected(request.detect, selected), _detected_types(request)]
+    if host.lacks_client:
+        found.append(
+            f"{host.lacks_client} does not exist. Set gpu_slurm_node_programs to the directory of Slurm's programs, or "
+            "remove the variable."
+        )
+    if selected and not host.has_directory and not host.configless:
+        found.append(
+            f"{host.directory} does not exist. Install slurmd, or set gpu_slurm_node_directory to the directory of "
+            "slurm.conf."
+        )
+    return [text for text in found if text]
+
+
+def _types(devices: Iterable[Mapping[str, Any]], types: Mapping[str, str]) -> str:
+    """Return which models no device has. Variables of a fleet may also name the models of other hosts.
+
+    A host all of whose models are named needs none of the other names.
+    """
+    devices = list(devices)
+    names = [{device["model"], device["generation"]} - {None} for device in devices]
+    strange = sorted(set(types).difference(*names))
+    if not strange or all(one & set(types) for one in names):
+        return ""
+    here = " and ".join(
+        f"the {kind}s {', '.join(map(repr, found))}"
+        for kind in ("model", "generation")
+        if (found := sorted({device[kind] for device in devices} - {None}))
+    )
+    return (
+        f"gpu_slurm_node_types names {', '.join(map(repr, strange))}, but this host has {here or 'unknown models'}. "
+        "Correct the name, or also set the types of all devices of this host."
+    )
+
+
+def _detected(plugin: str, selected: Iterable[gres_lines.SlurmGres]) -> str:
+    vendors = gres_lines.DETECTED.get(plugin)
+    others = sorted({one.vendor for one in selected} - set(vendors)) if vendors else []
+    if not others:
+        return ""
+    return (
+        f"gpu_slurm_node_detect={plugin} detects only devices of {', '.join(vendors or ())}, but this host also has "
+        f"devices of {', '.join(others)}. Set gpu_slurm_node_detect to off."
+    )
+
+
+def _detected_types(request: SlurmRequest) -> str:
+    """Return which types do not fit. A detected device has its own name, of which the type must be a part."""
+    wrong = [
+        f"{kind} for {model!r}"
+        for model, kind in request.types.items()
+        if kind.lower() not in re.sub(r"\s+", "_", model.lower())
+    ]
+    if not wrong:
+        return ""
+    return (
+        f"gpu_slurm_node_types has {', '.join(wrong)}. With gpu_slurm_node_detect={request.detect}, a type must be a "
+        "part of the model's name in lower case, with '_' for spaces. Change the type, or set gpu_slurm_node_detect to "
+        "off."
+    )
