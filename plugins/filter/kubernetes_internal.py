@@ -19,6 +19,7 @@ kept_bytecode.use()
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import (
     chart_releases,
+    missing_node_resources,
     node_labels,
     runtime_placement,
 )
@@ -53,7 +54,7 @@ def node_shortages(
 ) -> list[str]:
     """Return what nodes do not offer as their hosts have it."""
     vendors = list(dict.fromkeys(chart_releases.VENDORS[name] for name in plugins))
-    return node_labels.shortages(plain(nodes), plain(hosts), vendors, replicas)
+    return missing_node_resources.shortages(plain(nodes), plain(hosts), vendors, replicas)
 
 
 def node_plan(host: Any, request: Mapping[str, Any], toolkit: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -675,13 +675,8 @@ import os
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import option_limits as base_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, pinned_environment
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import (
-    MaskedModule as AnsibleModule,
-)
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import (
-    hidden,
-    without_logins,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import hidden, without_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (

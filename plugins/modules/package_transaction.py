@@ -459,13 +459,8 @@ import re
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import (
-    MaskedModule as AnsibleModule,
-)
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import (
-    hidden,
-    without_logins,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import hidden, without_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform

@@ -12,10 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError, item
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import (
-    REMOVE,
-    SimulatedChange,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part

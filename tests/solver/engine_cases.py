@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import read
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import container_engines as observed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError, item
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Package, upstream

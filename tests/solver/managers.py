@@ -19,10 +19,10 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import repositories as observed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     apt,
-    apt_private_view,
+    apt_view,
     dnf,
     installed_packages,
-    simulated_changes,
+    simulation,
     zypper,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import View
@@ -173,7 +173,7 @@ class Apt:
 
     def upgraded(
         self, system: list[Package], held: set[str], files: tuple[RepositoryFile, ...], repositories: tuple[str, ...]
-    ) -> dict[str, list[simulated_changes.SimulatedChange]]:
+    ) -> dict[str, list[simulation.SimulatedChange]]:
         """Return by command what the administrator's upgrades change, after the archive has moved on."""
         lists, root = self._future._fetched(repositories), self.place / "upgraded"
         shutil.rmtree(root, ignore_errors=True)
@@ -185,7 +185,7 @@ class Apt:
             rc, out, err = execute(["apt-get", *words])
             if rc:
                 raise SetupError(f"apt-get {command} fails: {out}{err}")
-            found[command] = simulated_changes.apt(out)
+            found[command] = simulation.apt(out)
         return found
 
 
@@ -209,7 +209,7 @@ class IndexedApt(apt.Apt):
 
     def view(self, directory: str, files: list[RepositoryFile]) -> View:
         """Create the view with the files of the transaction, for example pins."""
-        return apt_private_view.create(self._root, directory, files)
+        return apt_view.create(self._root, directory, files)
 
 
 @dataclasses.dataclass

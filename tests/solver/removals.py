@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import simulated_changes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import simulation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError, item
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
@@ -149,7 +149,7 @@ class _Bench:
             raise transaction.TransactionError(" ".join(part.errors))
         return part
 
-    def add_daemon(self, host: hosts.System) -> tuple[list[str], list[simulated_changes.SimulatedChange]]:
+    def add_daemon(self, host: hosts.System) -> tuple[list[str], list[simulation.SimulatedChange]]:
         """Return the packages that the role of the daemon requests, and what the package manager changes for them."""
         part = self._part(host, DAEMON, self.files)
         if part.query:

@@ -4,7 +4,7 @@
 """Measure a matrix product and its sum, on the CPU and on GPUs. Runs in a container and on a host, without Ansible.
 
 `python3 - REQUEST < measuring_program.py` prints one JSON document. REQUEST is a JSON object, see DEFAULTS. The program
-uses the first framework that it can import. It imports the standard library only, and other parts of the collection never.
+uses the first framework that it can import. It imports the standard library only.
 
 A child process measures. If a framework hangs or crashes, the document has everything that was measured before.
 """

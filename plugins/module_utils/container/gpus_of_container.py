@@ -4,7 +4,7 @@
 """Which GPUs a container has, read from the engine's inspection result. Any tool may have created the container.
 
 A device node can have several paths. The functions take `nodes`, which maps a path to the nodes under the names that
-the driver's tools use (see nvidia/access.py).
+the driver's tools use.
 """
 
 from __future__ import annotations

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
-    repository_variables,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import repository_variables
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host

@@ -11,9 +11,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.secret_masking import masked_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
-    repository_variables,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import repository_variables
 
 _VERSION = r"\d+(\.\d+)*"
 

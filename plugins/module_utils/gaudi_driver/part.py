@@ -16,10 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import (
-    Context,
-    Part,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (

@@ -12,6 +12,7 @@ import dataclasses
 import re
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.distribution_paths import (
     K0S,
     K3S,
@@ -99,6 +100,17 @@ def recognize(host: Host) -> NodeRecognition:
             )
         )
     return NodeRecognition(found[0] if found else None)
+
+
+def unrecognized(host: Host) -> str | None:
+    """Return what shows a node of k3s or RKE2 whose unit has another name, or None."""
+    if not coexistence.running(host, "k3s"):
+        return None
+    units = ", ".join((*OWN_UNITS[K3S], *OWN_UNITS[RKE2]))
+    return (
+        f"containers of k3s or RKE2 are running, but none of the units {units} is installed, so the node is not "
+        "recognized. Install k3s or RKE2 under its usual name"
+    )
 
 
 def _own(host: Host, name: str) -> KubernetesNode | None:

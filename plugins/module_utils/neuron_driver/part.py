@@ -12,17 +12,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import DRIVER_RELOAD, Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import plan as neuron_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import variables as neuron_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.packages import (
-    DKMS,
-    ROLE,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.packages import DKMS, ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import (
-    Context,
-    Part,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     device_holders,
     owned_by_all,

@@ -13,12 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import oci_hook as neuron_hook
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import packages as neuron_packages
-from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.packages import (
-    DKMS,
-    HOOK,
-    ROLE,
-    TOOLS,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.packages import DKMS, HOOK, ROLE, TOOLS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages, role_repository

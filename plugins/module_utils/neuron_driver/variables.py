@@ -11,9 +11,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_changes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
-    repository_variables,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import repository_variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendor_differences import KIND
 
 ROLE = "neuron_driver"

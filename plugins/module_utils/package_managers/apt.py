@@ -17,12 +17,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.temporary_directories import workspace
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
-    apt_private_view,
-    apt_unreadable_repositories,
-    dpkg_database,
+    apt_unreadable,
+    apt_view,
+    dpkg_state,
     installed_packages,
-    offered_versions,
-    simulated_changes,
+    offers,
+    simulation,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt_command import (
     KEEP_CONFIGURATION,
@@ -37,13 +37,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     View,
     package_file,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import (
-    INSTALL,
-    SimulatedChange,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import INSTALL, SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.stalled_downloads import StalledError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
-    apt_excluded_sources,
+    apt_excluded,
     apt_kept_lists,
     apt_sources,
     file_writing,
@@ -103,17 +100,17 @@ class Apt:
         """Return the text of dpkg's database. Raise PackageManagerError if the database is damaged."""
         if self._predicted:
             return self._predicted
-        text = read_text(self._root, dpkg_database.STATUS)
-        problem = dpkg_database.problem(text)
+        text = read_text(self._root, dpkg_state.STATUS)
+        problem = dpkg_state.problem(text)
         if problem:
             raise PackageManagerError(
-                f"dpkg's database {dpkg_database.STATUS} is damaged: {problem}. Nothing was changed. Restore it from "
-                f"{dpkg_database.STATUS}-old or from /var/backups/dpkg.status.0, then run the task again."
+                f"dpkg's database {dpkg_state.STATUS} is damaged: {problem}. Nothing was changed. Restore it from "
+                f"{dpkg_state.STATUS}-old or from /var/backups/dpkg.status.0, then run the task again."
             )
-        return (text or "") + dpkg_database.journal(self._root)
+        return (text or "") + dpkg_state.journal(self._root)
 
-    def _packages(self) -> list[dpkg_database.DpkgPackage]:
-        return dpkg_database.parse(self._database())
+    def _packages(self) -> list[dpkg_state.DpkgPackage]:
+        return dpkg_state.parse(self._database())
 
     @contextlib.contextmanager
     def as_repaired(self) -> Iterator[Apt]:
@@ -121,7 +118,7 @@ class Apt:
         if not self.broken():
             yield self
             return
-        predicted = dpkg_database.repaired(self._database())
+        predicted = dpkg_state.repaired(self._database())
         with workspace() as directory:
             status = f"{directory}/status"
             with open(status, "w", encoding="utf-8") as file:
@@ -141,7 +138,7 @@ class Apt:
     def broken(self) -> list[str]:
         """Describe what an interrupted run of dpkg left to repair, and dependencies that are not met."""
         packages = self._packages()
-        interrupted = not self._predicted and dpkg_database.has_journal(self._root)
+        interrupted = not self._predicted and dpkg_state.has_journal(self._root)
         found = ["dpkg was interrupted"] if interrupted else []
         found += [
             f"{package.name} is {package.state}" + (" and must be reinstalled" if package.reinstall else "")
@@ -177,7 +174,7 @@ class Apt:
                 "packages with dpkg --configure -a and apt-get --fix-broken install, then run the task again."
             )
 
-    def _unfinished(self) -> list[dpkg_database.DpkgPackage]:
+    def _unfinished(self) -> list[dpkg_state.DpkgPackage]:
         return [package for package in self._packages() if not package.is_finished]
 
     def _reinstall(self, planned: list[SimulatedChange]) -> str:
@@ -192,7 +189,7 @@ class Apt:
         rc, out, err = self._run(["apt-get", "--simulate", *SOLVER, *arguments])
         others = [
             str(change)
-            for change in simulated_changes.apt(out)
+            for change in simulation.apt(out)
             if change.action != INSTALL and change not in planned and change.name not in {p.bare for p in damaged}
         ]
         if rc or others:
@@ -216,8 +213,8 @@ class Apt:
             raise PackageManagerError(
                 f"apt cannot repair the dependencies of the installed packages: {reason(out, err)}"
             )
-        changes = simulated_changes.apt(out)
-        removed = sorted(simulated_changes.removed(changes))
+        changes = simulation.apt(out)
+        removed = sorted(simulation.removed(changes))
         if removed:
             raise PackageManagerError(
                 f"apt can repair the dependencies of the installed packages only if it removes {', '.join(removed)}. "
@@ -229,7 +226,7 @@ class Apt:
         """Return the installed packages and holds, and all removed packages whose configuration files remain."""
         packages = self._packages()
         copies, held = installed_packages.dpkg_copies(packages)
-        removed = {p.bare for p in packages if p.state == dpkg_database.CONFIG_FILES}
+        removed = {p.bare for p in packages if p.state == dpkg_state.CONFIG_FILES}
         return {
             "all": installed_packages.texts(copies),
             "held": sorted(held),
@@ -241,14 +238,12 @@ class Apt:
 
     def view(self, directory: str, files: list[RepositoryFile]) -> View:
         """Create a private view in `directory` and fetch its metadata. The host's own lists do not change."""
-        view = apt_private_view.create(self._root, directory, files)
+        view = apt_view.create(self._root, directory, files)
 
         def update(more: list[str]) -> tuple[int, str, str]:
-            return self._run(
-                ["apt-get", *view.options, *more, "update"], environment=apt_private_view.environment(view)
-            )
+            return self._run(["apt-get", *view.options, *more, "update"], environment=apt_view.environment(view))
 
-        place, problem = apt_private_view.copied_root(directory), "could not read the package repositories"
+        place, problem = apt_view.copied_root(directory), "could not read the package repositories"
         readable = self._fetch(update, place, f"{directory}/readable", problem, "Nothing was changed. ")
         return View((*view.options, *readable))
 
@@ -259,19 +254,15 @@ class Apt:
         sources = apt_sources.read_files(root)
         while True:
             readable = self._excluding(sources, directory)
-            rest = apt_excluded_sources.without(
-                sources, apt_unreadable_repositories.named(self.failures.found), _arch()
-            )
+            rest = apt_excluded.without(sources, apt_unreadable.named(self.failures.found), _arch())
             try:
                 rc, out, err = update([*readable, _KEEP_LISTS] if readable else [])
             except StalledError as error:
                 # The program was ended before it fetched the other lists.
-                self._tolerate(
-                    apt_unreadable_repositories.stalled(error, rest, _arch()), rest, f"apt {problem}", str(error), state
-                )
+                self._tolerate(apt_unreadable.stalled(error, rest, _arch()), rest, f"apt {problem}", str(error), state)
                 continue
-            if rc or apt_unreadable_repositories.NOT_FETCHED.search(err):
-                failed = apt_unreadable_repositories.failures(out, err, rest, _arch(), root)
+            if rc or apt_unreadable.NOT_FETCHED.search(err):
+                failed = apt_unreadable.failures(out, err, rest, _arch(), root)
                 cause = f"apt {problem}: {reason(out, err)}"
                 self._tolerate(failed, rest, f"apt {problem}", cause, f"{state}{unreadable_repositories.ADVICE}")
             return self._excluding(sources, directory)
@@ -280,7 +271,7 @@ class Apt:
         self, failed: list[FailedSource], sources: dict[str, str], problem: str, cause: str, state: str
     ) -> None:
         """Remember the repositories that could not be read. Fail if the transaction needs one of them."""
-        targets = apt_excluded_sources.targets(sources, _arch())
+        targets = apt_excluded.targets(sources, _arch())
         if not failed or len(failed) == len(targets):
             raise PackageManagerError(f"{cause} {state}".rstrip())
         needed = {str(target) for target, paths in targets.items() if paths & self.failures.needed}
@@ -291,7 +282,7 @@ class Apt:
 
     def _excluding(self, sources: dict[str, str], directory: str) -> tuple[str, ...]:
         found = self.failures.found
-        return apt_unreadable_repositories.excluding(sources, found, _arch(), directory) if found else ()
+        return apt_unreadable.excluding(sources, found, _arch(), directory) if found else ()
 
     def keep(self, view: View) -> None:
         """Copy the lists of a view to the host."""
@@ -303,9 +294,9 @@ class Apt:
         """Return the repositories that offer packages by the last known lists, even if they do not answer now."""
         directory = os.path.dirname(view.options[1])
         argv = ["apt-cache", *view.options[:2], "madison", *names]
-        _rc, out, _err = self._run(argv, environment=apt_private_view.environment(view))
-        place = apt_private_view.copied_root(directory)
-        return apt_unreadable_repositories.offered_by(out, apt_sources.read_files(place), _arch(), place)
+        _rc, out, _err = self._run(argv, environment=apt_view.environment(view))
+        place = apt_view.copied_root(directory)
+        return apt_unreadable.offered_by(out, apt_sources.read_files(place), _arch(), place)
 
     def package_file(self, path: str) -> Item:
         """Read the name and the version of a package file."""
@@ -318,8 +309,8 @@ class Apt:
 
     def providers(self, names: list[str], view: View) -> dict[str, list[str]]:
         """Return the available packages that provide each virtual name."""
-        return offered_versions.providers(
-            "apt", names, lambda argv: self._run(argv, environment=apt_private_view.environment(view)), view.options
+        return offers.providers(
+            "apt", names, lambda argv: self._run(argv, environment=apt_view.environment(view)), view.options
         )
 
     def component_files(self, components: list[str]) -> list[RepositoryFile]:
@@ -343,14 +334,12 @@ class Apt:
 
     def offers(self, names: list[str], view: View) -> dict[str, list[str]]:
         """Return the available versions by package, newest first."""
-        return offered_versions.apt(
-            names, lambda argv: self._run(argv, environment=apt_private_view.environment(view)), view.options
-        )
+        return offers.apt(names, lambda argv: self._run(argv, environment=apt_view.environment(view)), view.options)
 
     def dependencies(self, names: list[str], view: View) -> dict[str, dict[str, str]]:
         """Return the field Depends of each available or installed version, by package."""
-        return offered_versions.dependencies(
-            names, lambda argv: self._run(argv, environment=apt_private_view.environment(view)), view.options
+        return offers.dependencies(
+            names, lambda argv: self._run(argv, environment=apt_view.environment(view)), view.options
         )
 
     def streams(self, modules: list[str], view: View) -> dict[str, list[str]]:
@@ -385,10 +374,10 @@ class Apt:
         with workspace() as directory:
             # apt no longer reads the removed entries, but still knows the names of their lists.
             texts = {file.path: (file.content or b"").decode("utf-8", "surrogateescape") for file in files}
-            sources = {path: text for path, text in texts.items() if apt_private_view.is_source(path)}
-            options = apt_unreadable_repositories.excluding({**remaining, **sources}, [], _arch(), directory)
+            sources = {path: text for path, text in texts.items() if apt_view.is_source(path)}
+            options = apt_unreadable.excluding({**remaining, **sources}, [], _arch(), directory)
             lists = AptLists(self._run, options)
-            stale = apt_private_view.stale_lists(listing(self._root, _LISTS), files, remaining, lists)
+            stale = apt_view.stale_lists(listing(self._root, _LISTS), files, remaining, lists)
         for name in stale:
             os.unlink(os.path.join(place, name))
 
@@ -399,22 +388,20 @@ class Apt:
         packages = self._packages()
         # apt does not mention configuration files.
         purged = [
-            SimulatedChange(
-                package.bare, simulated_changes.REMOVE, package.version, arch=package.name.partition(":")[2]
-            )
-            for package in _selected(packages, steps.purge, dpkg_database.CONFIG_FILES)
+            SimulatedChange(package.bare, simulation.REMOVE, package.version, arch=package.name.partition(":")[2])
+            for package in _selected(packages, steps.purge, dpkg_state.CONFIG_FILES)
         ]
         arguments = _arguments(packages, steps)
         if not arguments:
             return purged
         options = ["--simulate", *SOLVER, "--allow-downgrades", *([] if with_holds else ["--ignore-hold"])]
         argv = ["apt-get", *(view.options or self._readable), *options, "install"]
-        rc, out, err = self._run([*argv, *arguments], environment=apt_private_view.environment(view))
+        rc, out, err = self._run([*argv, *arguments], environment=apt_view.environment(view))
         if rc:
             raise PackageManagerError(
                 f"apt cannot install or remove {' '.join(arguments)}: {reason(out, err)} No package was changed."
             )
-        return sorted([*simulated_changes.apt(out), *purged])
+        return sorted([*simulation.apt(out), *purged])
 
     def act(self, steps: Steps) -> None:
         """Install and remove in one transaction, and then purge the configuration files of `steps.purge`."""
@@ -426,7 +413,7 @@ class Apt:
                 self._command.download(argv)
             self._command.succeed(argv, f"apt failed to change {' '.join(arguments)}")
         # apt-get can only purge all removed packages, including those that nobody asked to purge.
-        rest = _selected(self._packages(), steps.purge, dpkg_database.CONFIG_FILES)
+        rest = _selected(self._packages(), steps.purge, dpkg_state.CONFIG_FILES)
         if rest:
             names = [package.full_name for package in rest]
             self._command.succeed(["dpkg", "--purge", *names], f"dpkg failed to purge {' '.join(names)}")
@@ -443,7 +430,7 @@ class Apt:
     def release(self, names: list[str]) -> None:
         """Release the holds on these packages."""
         packages = self._packages()
-        held = [p.name for name in names for p in dpkg_database.select(packages, name) if p.want == "hold"]
+        held = [p.name for name in names for p in dpkg_state.select(packages, name) if p.want == "hold"]
         if held:
             self._command.succeed(["apt-mark", "unhold", *held], f"apt-mark failed to release {' '.join(held)}")
 
@@ -451,12 +438,9 @@ class Apt:
         """Select the names that neither a package nor the user needs without the packages `without`."""
         known = self._packages()
         marked, leaving = (
-            [package.name for package in _selected(known, part, dpkg_database.INSTALLED)]
-            for part in (requested, without)
+            [package.name for package in _selected(known, part, dpkg_state.INSTALLED)] for part in (requested, without)
         )
-        copies = {
-            name: {package.name for package in _selected(known, [name], dpkg_database.INSTALLED)} for name in names
-        }
+        copies = {name: {package.name for package in _selected(known, [name], dpkg_state.INSTALLED)} for name in names}
         # By default, apt keeps the headers of the running kernel, and packages that others only recommend or suggest.
         # For example, apt suggests dpkg-dev, which depends on a compiler.
         options = [
@@ -492,7 +476,7 @@ class Apt:
         rc, out, err = self._run(["apt-get", *options, "--simulate", "--ignore-hold", "autoremove", *leaving])
         if rc:
             raise PackageManagerError(f"apt cannot list the unneeded packages: {reason(out, err)}")
-        removed = (change for change in simulated_changes.apt(out) if change.action == simulated_changes.REMOVE)
+        removed = (change for change in simulation.apt(out) if change.action == simulation.REMOVE)
         return {":".join(filter(None, (change.name, change.arch))) for change in removed}
 
     def remove_test(self, names: list[str]) -> list[str]:
@@ -500,28 +484,28 @@ class Apt:
 
         apt may install another provider instead of removing such a package, so no other package may be installed.
         """
-        present = [package.name for package in _selected(self._packages(), names, dpkg_database.INSTALLED)]
+        present = [package.name for package in _selected(self._packages(), names, dpkg_state.INSTALLED)]
         refused: list[str] = []
         while present:
             argv = ["apt-get", "--simulate", *SOLVER, "--ignore-hold", "purge", *present]
             rc, out, err = self._run([*argv, *(f"{name}-" for name in refused)])
             if rc:
                 raise PackageManagerError(f"apt cannot remove {' '.join(present)}: {reason(out, err)}")
-            changes = simulated_changes.apt(out)
-            new = {change.name for change in changes if change.action == simulated_changes.INSTALL}.difference(refused)
+            changes = simulation.apt(out)
+            new = {change.name for change in changes if change.action == simulation.INSTALL}.difference(refused)
             if not new:
-                return sorted(simulated_changes.removed(changes) - {name.partition(":")[0] for name in names})
+                return sorted(simulation.removed(changes) - {name.partition(":")[0] for name in names})
             refused += sorted(new)
         return []
 
 
-def _arguments(packages: list[dpkg_database.DpkgPackage], steps: Steps) -> list[str]:
+def _arguments(packages: list[dpkg_state.DpkgPackage], steps: Steps) -> list[str]:
     """Return the arguments of `apt-get install` that install and remove. A hyphen at the end removes a package."""
     removed = _selected(packages, [*steps.remove, *steps.purge])
     gone = [
         f"{package.name}-"
         for package in removed
-        if package.state not in (dpkg_database.CONFIG_FILES, dpkg_database.NOT_INSTALLED)
+        if package.state not in (dpkg_state.CONFIG_FILES, dpkg_state.NOT_INSTALLED)
     ]
     return [*map(_argument, steps.install), *gone]
 
@@ -536,7 +520,7 @@ def _argument(item: Item) -> str:
 
 
 def _selected(
-    packages: list[dpkg_database.DpkgPackage], names: list[str], state: str = ""
-) -> list[dpkg_database.DpkgPackage]:
-    found = {p.name: p for name in names for p in dpkg_database.select(packages, name) if state in ("", p.state)}
+    packages: list[dpkg_state.DpkgPackage], names: list[str], state: str = ""
+) -> list[dpkg_state.DpkgPackage]:
+    found = {p.name: p for name in names for p in dpkg_state.select(packages, name) if state in ("", p.state)}
     return list(found.values())

@@ -21,12 +21,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
     dnf_command,
     dnf_interrupted,
     dnf_locks,
-    dnf_private_view,
+    dnf_view,
     installed_packages,
     lock_holders,
-    offered_versions,
+    offers,
     rpm_removable,
-    simulated_changes,
+    simulation,
     stalled_download_urls,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
@@ -116,7 +116,7 @@ class Dnf:
         """Return this object: dnf can simulate before the repair."""
         return contextlib.nullcontext(self)
 
-    def repair(self, planned: list[simulated_changes.SimulatedChange]) -> None:
+    def repair(self, planned: list[simulation.SimulatedChange]) -> None:
         """Complete the interrupted transaction. Only the reinstallation needs a repository or dnf's cache."""
         packages = dnf_interrupted.installed(self._run)
         if packages is None:
@@ -186,7 +186,7 @@ class Dnf:
 
     def providers(self, names: list[str], view: View) -> dict[str, list[str]]:
         """Return the available packages that provide each virtual name."""
-        return offered_versions.providers("dnf", names, self._run, view.options)
+        return offers.providers("dnf", names, self._run, view.options)
 
     def component_files(self, components: list[str]) -> list[RepositoryFile]:
         """Return no files: components belong to apt."""
@@ -204,7 +204,7 @@ class Dnf:
         """
         options: tuple[str, ...] = ()
         if files:
-            dnf_private_view.write(dnf_private_view.contents(directory, self._repository_files(), files))
+            dnf_view.write(dnf_view.contents(directory, self._repository_files(), files))
             options = (f"--setopt=reposdir={directory}/repositories",)
             # In check mode or after a refusal, the files are never written.
             atexit.register(self._clear_unwritten, files, frozenset(listing(self._root, _CACHE)))
@@ -212,11 +212,11 @@ class Dnf:
         argv = ["dnf", *options, "--assumeyes", "makecache", "--refresh"]
         enabled = stalled_download_urls.entries(argv, self._root)
         rc, out, err = self._makecache(argv, enabled, files)
-        if self._remember(dnf_private_view.failed(out, err, enabled), files) and rc:
+        if self._remember(dnf_view.failed(out, err, enabled), files) and rc:
             # dnf stopped at the first repository that it could not read.
             argv.insert(1, "--setopt=*.skip_if_unavailable=1")
             rc, out, err = self._makecache(argv, enabled, files)
-            self._remember(dnf_private_view.failed(out, err, enabled), files)
+            self._remember(dnf_view.failed(out, err, enabled), files)
         if rc == 0 and self.failures.found and {*enabled} == {one.name for one in self.failures.found}:
             rc = 1
         if rc != 0 and "There are no enabled repositories" not in out + err:
@@ -242,9 +242,7 @@ class Dnf:
         """Remember the repositories that could not be read. Fail if the transaction needs one of them."""
         texts = {path: text.encode("utf-8", "surrogateescape") for path, text in self._repository_files().items()}
         texts |= {file.path: file.content for file in files if file.content is not None}
-        needed = {
-            name for path in self.failures.needed & {*texts} for name in dnf_private_view.identifiers(texts[path])
-        }
+        needed = {name for path in self.failures.needed & {*texts} for name in dnf_view.identifiers(texts[path])}
         error = unreadable_repositories.judge(failed, needed, {}).error
         if error:
             raise PackageManagerError(
@@ -274,23 +272,21 @@ class Dnf:
                 self._clear_cache(file, kept)
 
     def _clear_cache(self, file: RepositoryFile, kept: frozenset[str] = frozenset()) -> None:
-        if file.content is not None and dnf_private_view.is_entry(file.path):
-            for identifier in dnf_private_view.identifiers(file.content):
-                dnf_private_view.clear_cache(self._path(_CACHE), identifier, kept)
+        if file.content is not None and dnf_view.is_entry(file.path):
+            for identifier in dnf_view.identifiers(file.content):
+                dnf_view.clear_cache(self._path(_CACHE), identifier, kept)
 
     def _repository_files(self) -> dict[str, str]:
-        paths = [
-            path for place in dnf_private_view.DIRECTORIES for path in sorted(glob.glob(f"{self._path(place)}/*.repo"))
-        ]
+        paths = [path for place in dnf_view.DIRECTORIES for path in sorted(glob.glob(f"{self._path(place)}/*.repo"))]
         return {f"/{os.path.relpath(path, self._root)}": read_text("/", path) or "" for path in paths}
 
     def offers(self, names: list[str], view: View) -> dict[str, list[str]]:
         """Return the available versions by package, newest first, including those of packages that modules hide."""
-        found = offered_versions.read("dnf", names, self._run, view.options)
+        found = offers.read("dnf", names, self._run, view.options)
         lost = [name for name in names if not found.get(name)]
         hiding = self._exclude_lines() if lost else []
         if hiding:
-            every = offered_versions.read("dnf", lost, self._run, [*view.options, "--disableexcludes=all"])
+            every = offers.read("dnf", lost, self._run, [*view.options, "--disableexcludes=all"])
             known = {name for name, versions in every.items() if versions and not found.get(name)}
             self.hidden.update({name: dnf_excludes.cause(name, hiding) for name in sorted(known)})
         return found
@@ -305,7 +301,7 @@ class Dnf:
 
     def streams(self, modules: list[str], view: View) -> dict[str, list[str]]:
         """Return the available streams of each module."""
-        return offered_versions.streams(modules, self._run, view.options)
+        return offers.streams(modules, self._run, view.options)
 
     def remove_test(self, names: list[str]) -> list[str]:
         """Return the packages that depend on these packages."""
@@ -332,7 +328,7 @@ class Dnf:
 
     # --- transactions ---------------------------------------------------------------------------------------------
 
-    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[simulated_changes.SimulatedChange]:
+    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[simulation.SimulatedChange]:
         """Return what dnf would do. Nothing is downloaded, and no stream is enabled. The caller judges the result."""
         options = (*view.options, *(() if with_holds else ("--disableplugin=versionlock",)))
         packages = self._packages()
@@ -349,8 +345,8 @@ class Dnf:
             return []
         versions = {(one.name, one.arch): one.version for one in packages}
         try:
-            return simulated_changes.dnf(out, lambda name, arch: versions.get((name, arch)))
-        except simulated_changes.SimulationError as error:
+            return simulation.dnf(out, lambda name, arch: versions.get((name, arch)))
+        except simulation.SimulationError as error:
             raise PackageManagerError(url_logins.masked(str(error))) from error
 
     def act(self, steps: Steps) -> None:
@@ -369,12 +365,12 @@ class Dnf:
         """Remove first, and then install. Fail if this would remove more packages than one transaction."""
         # rpm checks the files after the download, so the packages are in the cache.
         cached = View(("--cacheonly",))
-        planned = simulated_changes.removed(self.simulate(steps, cached, with_holds=True))
+        planned = simulation.removed(self.simulate(steps, cached, with_holds=True))
         for part in (
             dataclasses.replace(steps, install=[], streams=[]),
             dataclasses.replace(steps, remove=[], purge=[]),
         ):
-            others = simulated_changes.removed(self.simulate(part, cached, with_holds=True)) - planned
+            others = simulation.removed(self.simulate(part, cached, with_holds=True)) - planned
             if others:
                 raise PackageManagerError(
                     f"{error} dnf could remove the other package first, but would then also remove "
@@ -404,12 +400,10 @@ class Dnf:
         written = {file.path: file.content for file in files if file.content is not None}
         others = {path: text for path, text in self._repository_files().items() if path not in written}
         # The cache of a repository with signed metadata has its own list of keys, which would keep a replaced key.
-        replaced = dnf_private_view.users(
-            others, [path for path, content in written.items() if openpgp.has_keys(content)]
-        )
+        replaced = dnf_view.users(others, [path for path, content in written.items() if openpgp.has_keys(content)])
         for identifier in replaced:
-            dnf_private_view.clear_cache(self._path(_CACHE), identifier)
-        if replaced or any(map(dnf_private_view.is_entry, written)):
+            dnf_view.clear_cache(self._path(_CACHE), identifier)
+        if replaced or any(map(dnf_view.is_entry, written)):
             self._checked(["dnf", "--assumeyes", "makecache"])
 
     def forget(self, files: list[RepositoryFile], keys: list[str]) -> None:
@@ -453,7 +447,7 @@ class Dnf:
         if lost:
             raise PackageManagerError(f"dnf versionlock add found no package for {', '.join(lost)}.")
 
-    def locks_versions(self, changes: list[simulated_changes.SimulatedChange]) -> bool:
+    def locks_versions(self, changes: list[simulation.SimulatedChange]) -> bool:
         """Return whether dnf has the plugin that locks versions. Fail if the changes do not install it either."""
         try:
             self._versionlock("list", [], [_OFFLINE])

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 
 _FORMAT = "%{NAME}\\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\\t%{ARCH}\\t%{INSTALLTIME}\\t%{DBINSTANCE}\\n"
 _CAME = ("Install", "Dep-Install", "Upgrade", "Downgrade", "Reinstall", "Obsoleting")

@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text
     is_like,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.reboot_reasons import AT_BOOT_ONLY
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dpkg_database, lock_holders
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dpkg_state, lock_holders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -127,7 +127,7 @@ def providers(root: str, manager: str | None, names: list[str], run: Run) -> dic
     """Return the installed packages that provide the names. Names that no installed package provides are left out."""
     found: dict[str, list[str]] = {}
     if manager == "apt" and names:
-        found = dpkg_database.providers(read_text(root, dpkg_database.STATUS) or "")
+        found = dpkg_state.providers(read_text(root, dpkg_state.STATUS) or "")
     elif manager in ("dnf", "zypper"):
         for name in names:
             rc, out, _err = run(["rpm", "--query", "--whatprovides", "--queryformat", r"%{NAME}\n", name])
@@ -145,7 +145,7 @@ def texts(copies: dict[str, list[tuple[str, str]]]) -> dict[str, str]:
     return {name: ", ".join(map(" ".join, copies[name])) for name in sorted(copies)}
 
 
-def dpkg_copies(packages: list[dpkg_database.DpkgPackage]) -> tuple[dict[str, list[tuple[str, str]]], set[str]]:
+def dpkg_copies(packages: list[dpkg_state.DpkgPackage]) -> tuple[dict[str, list[tuple[str, str]]], set[str]]:
     """Return version and architecture of each installed copy by name, and the held names."""
     copies: dict[str, list[tuple[str, str]]] = {}
     held = set()
@@ -160,11 +160,11 @@ def dpkg_copies(packages: list[dpkg_database.DpkgPackage]) -> tuple[dict[str, li
 def _dpkg(root: str, state: dict, interesting: re.Pattern[str]) -> tuple[dict[str, list[tuple[str, str]]], set[str]]:
     # dpkg may end while its database is read, so `busy` covers the time before and after.
     was_busy = is_busy(root)
-    packages = dpkg_database.parse(read_text(root, dpkg_database.STATUS) or "")
+    packages = dpkg_state.parse(read_text(root, dpkg_state.STATUS) or "")
     copies, held = dpkg_copies(packages)
     others = [p for p in packages if not p.is_usable and interesting.search(p.bare)]
-    removed = {p.bare for p in others if p.state == dpkg_database.CONFIG_FILES}
-    finished = (dpkg_database.CONFIG_FILES, dpkg_database.NOT_INSTALLED)
+    removed = {p.bare for p in others if p.state == dpkg_state.CONFIG_FILES}
+    finished = (dpkg_state.CONFIG_FILES, dpkg_state.NOT_INSTALLED)
     state["unfinished"] = sorted({p.bare for p in others if p.state not in finished})
     state["interrupted"] = _is_interrupted(root)
     state["busy"] = was_busy or is_busy(root)
@@ -193,7 +193,7 @@ def _is_interrupted(root: str) -> bool:
 
     Both are checked twice, because dpkg may start or end between two checks.
     """
-    return all(not is_busy(root) and dpkg_database.has_journal(root) for _attempt in range(2))
+    return all(not is_busy(root) and dpkg_state.has_journal(root) for _attempt in range(2))
 
 
 def versions(name: str, known: dict[str, str], native: str = "") -> list[str]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import simulated_changes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import simulation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 
 _TEST = ("rpm", "--erase", "--test", "--allmatches")
@@ -17,7 +17,7 @@ def unneeded(names: list[str], without: list[str], run: Run) -> list[str]:
     found, needed = set(), {}
     for name in names:
         rc, _out, err = run([*_TEST, name])
-        needed[name] = simulated_changes.rpm_dependents(err)
+        needed[name] = simulation.rpm_dependents(err)
         # Keep packages that rpm refuses to erase for a reason other than a dependency.
         if rc == 0 or needed[name]:
             found.add(name)
@@ -36,7 +36,7 @@ def unneeded(names: list[str], without: list[str], run: Run) -> list[str]:
 def dependents(names: list[str], run: Run) -> list[str]:
     """Return the packages that depend on these installed packages."""
     rc, out, err = run([*_TEST, *names]) if names else (0, "", "")
-    found = simulated_changes.rpm_dependents(err)
+    found = simulation.rpm_dependents(err)
     if rc and not found:
         raise PackageManagerError(
             f"rpm cannot test the removal of {', '.join(names)} (exit status {rc}): {err.strip() or out.strip()}"

@@ -16,9 +16,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.temporary_dire
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     installed_packages,
     lock_holders,
-    offered_versions,
+    offers,
     rpm_removable,
-    simulated_changes,
+    simulation,
     zypper_locks,
     zypper_messages,
     zypper_repositories,
@@ -33,7 +33,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     package_file,
     unsolved,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.stalled_downloads import StalledError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp, unreadable_repositories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
@@ -199,7 +199,7 @@ class Zypper:
             self._check_lock(*result)
             return result
 
-        return offered_versions.providers(self.name, names, run, view.options)
+        return offers.providers(self.name, names, run, view.options)
 
     def component_files(self, components: list[str]) -> list[RepositoryFile]:
         """Return no files: components belong to apt."""
@@ -267,7 +267,7 @@ class Zypper:
         for options in dict.fromkeys((_CACHED, view.options)):
             argv = ["zypper", *options, "--non-interactive", "--quiet", "search", "--details", "--match-exact", *names]
             _rc, out, _err = self._run(argv, environment=self._environment())
-            for name, label in offered_versions.zypper_sources(out):
+            for name, label in offers.zypper_sources(out):
                 found.setdefault(name, set()).update(zypper_repositories.aliases_of(label, files) or {label})
         return found
 
@@ -279,7 +279,7 @@ class Zypper:
             self._check_lock(*result)
             return result
 
-        return offered_versions.read(self.name, names, run, view.options)
+        return offers.read(self.name, names, run, view.options)
 
     def dependencies(self, names: list[str], view: View) -> dict[str, dict[str, str]]:
         """Return nothing: only apt is asked."""
@@ -297,10 +297,10 @@ class Zypper:
         try:
             with contextlib.nullcontext({}) if with_holds else zypper_locks.ignored(self.root) as environment:
                 out = self._zypper([command[0], "--dry-run", *command[1:]], view.options, environment)
-            changes = simulated_changes.zypper(out)
+            changes = simulation.zypper(out)
         except zypper_messages.SolverError as error:
             raise PackageManagerError(f"{error}\n{unsolved(steps)}") from error
-        except simulated_changes.SimulationError as error:
+        except simulation.SimulationError as error:
             raise PackageManagerError(str(error)) from error
         self._check_versions(steps, changes)
         return changes

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import (
     INSTALL,
     REMOVE,
     UPGRADE,

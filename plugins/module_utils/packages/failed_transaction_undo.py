@@ -16,10 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     View,
     newest,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import (
-    REMOVE,
-    SimulatedChange,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import allowed_changes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal, JournalError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.version_choice import TransactionError

@@ -25,7 +25,7 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, owned, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import busy
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_files, record_ownership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_ownership import PackageRemoval
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile

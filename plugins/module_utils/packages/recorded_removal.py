@@ -14,10 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Backend, Steps, View
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import (
-    REMOVE,
-    SimulatedChange,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, record_ownership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.hold_support import VERSIONLOCK
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal

@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.temporary_dire
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dnf_locks, installed_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Backend, Item, Steps, View
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     allowed_changes,
     failed_transaction_undo,

@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     newest,
     satisfies,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 
 
 class TransactionError(Exception):

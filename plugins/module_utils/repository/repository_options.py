@@ -13,10 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
-    key_trust,
-    repository_variables,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, repository_variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import proxy_and_logins as repository_access
 
 # The argument_spec of one repository.

@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import variable
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
-    repository_variables,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import repository_variables
 
 _VERSION = r"\d+(\.\d+)*"
 _IMAGE = r"[A-Za-z0-9][\w.:/@-]*"

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Configure this host from a pinned commit of its site repository, and write the outcome to a file.
 
-gpufleet-pull.service runs this program, which the user data of the host contains after error_in_output.py. It needs only
-Python 3.9 and git.
+gpufleet-pull.service runs this program, which the user data of the host contains after error_in_output.py. It needs
+only Python 3.9 and git.
 """
 
 from __future__ import annotations

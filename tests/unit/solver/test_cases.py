@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import archives
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Package
 from ansible_collections.gpufleet.hosts.tests.solver import debian, enterprise, suse, ubuntu

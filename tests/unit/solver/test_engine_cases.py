@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Package, load
 from ansible_collections.gpufleet.hosts.tests.solver import engines
 from ansible_collections.gpufleet.hosts.tests.solver.engine_cases import Case, Expected, Outcome, faults

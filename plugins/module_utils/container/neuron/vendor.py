@@ -21,11 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import RUNTIME
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import ContainerTask
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import (
-    Docker,
-    Image,
-    Podman,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Docker, Image, Podman
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_access import ACCESS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import NEURON
 

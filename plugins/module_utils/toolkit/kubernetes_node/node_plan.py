@@ -72,7 +72,7 @@ def plan(
     if request.state == "absent":
         return _removal(host, node, request)
     if node is None:
-        return KubernetesNodePlan(reason=node_runtime.unknown_node(host) or "the host is no node of Kubernetes")
+        return KubernetesNodePlan(reason=node_distribution.unrecognized(host) or "the host is no node of Kubernetes")
     result = KubernetesNodePlan(
         node.distribution, node.unit, node.socket, distribution_paths.GENERATED.get(node.distribution)
     )

@@ -21,7 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import DaemonConfigError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import distribution_paths
-from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.node_distribution import recognize
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.node_distribution import recognize, unrecognized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.role_variables import NODE_ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.runtime_placement import (
     DROP_IN,
@@ -43,10 +43,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import engine_file_parsing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import NVIDIA
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import (
-    HABANA,
-    HABANA_PACKAGE,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA, HABANA_PACKAGE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import NAME, PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor import TomlError
 
@@ -205,20 +202,7 @@ def without_engine(host: Host) -> str | None:
     if own_containerd(host):
         return None
     node = recognize(host).node
-    return placement(node, "nvidia").reason if node else unknown_node(host) or "this host has no container engine"
-
-
-def unknown_node(host: Host) -> str | None:
-    """Return what shows a node of k3s or RKE2 whose unit has another name, or None."""
-    if not coexistence.running(host, "k3s"):
-        return None
-    units = ", ".join(
-        (*distribution_paths.OWN_UNITS[distribution_paths.K3S], *distribution_paths.OWN_UNITS[distribution_paths.RKE2])
-    )
-    return (
-        f"containers of k3s or RKE2 are running, but none of the units {units} is installed, so the node is not "
-        "recognized. Install k3s or RKE2 under its usual name"
-    )
+    return placement(node, "nvidia").reason if node else unrecognized(host) or "this host has no container engine"
 
 
 def engine_removals(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Item
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.package_selector import Selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import (
     TransactionError,

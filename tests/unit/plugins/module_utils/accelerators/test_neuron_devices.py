@@ -12,14 +12,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import neuron_devices, sysfs_reading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import (
-    INF1,
-    INF2,
-    TRN1,
-    TRN2,
-    TRN3,
-    NeuronTree,
-)
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import INF1, INF2, TRN1, TRN2, TRN3, NeuronTree
 
 
 class RootOnlyTree(sysfs_reading.SysfsTree):

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """NVIDIA's devices in the neutral schema: MIG devices, GPUs that only PCI shows, nodes, links.
 
-neutral_facts.py compares the values with those of nvidia_gpu_facts for every host of test_gather_all_vendors.py, and here for
-every simulated host of the scenarios and of the demo, and for every model of the simulator.
+neutral_facts.py compares the values with those of nvidia_gpu_facts for the hosts of test_gather_all_vendors.py, and
+here for every simulated host of the scenarios and of the demo, and for every model of the simulator.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels, mount_users, next_boot, root_python
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
-    dpkg_database,
+    dpkg_state,
     installed_packages,
     lock_holders,
 )
@@ -83,7 +83,7 @@ def _dpkg(field):
             "".join(f"{key}: {value}\n" for key, value in one.items()) + "Status: install ok installed\n"
             for one in (dpkg, bad)
         ]
-        return [(one.name, one.version, one.arch) for one in dpkg_database.parse("\n".join(stanzas))]
+        return [(one.name, one.version, one.arch) for one in dpkg_state.parse("\n".join(stanzas))]
 
     return read
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import offered_versions as packages_offers
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import offers as packages_offers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_download
 
 LOGIN = "https://user:s3cret@mirror.example/cuda"

@@ -18,13 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import acc
 from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering.rendering_planner import RenderingPlanner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.usage.gpu_usage_report import report
 from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.acme_vendor import (
-    IDS,
-    KIND,
-    PARTITIONS,
-    AcmeVendor,
-    devices,
-)
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.acme_vendor import IDS, KIND, PARTITIONS, AcmeVendor, devices
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import Engine, container, docker, nodes, podman
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.process_tree import ProcessTree
 

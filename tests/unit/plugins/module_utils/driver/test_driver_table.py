@@ -15,12 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import Resolution
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
-    ROOT,
-    host,
-    offer,
-    platform,
-)
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT, host, offer, platform
 
 TABLE = yaml.safe_load((Path(__file__).parent / "files" / "driver_table.yml").read_text(encoding="utf-8"))
 GPUS = TABLE["gpus"]

@@ -8,14 +8,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric_manager as driver_fabric
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import DriverPlan
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
-    A100,
-    B200,
-    GB200,
-    H100,
-    host,
-    platform,
-)
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import A100, B200, GB200, H100, host, platform
 
 UNIT = "nvidia-fabricmanager.service"
 VERSION = "580.95.05"

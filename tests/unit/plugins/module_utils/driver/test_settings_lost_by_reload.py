@@ -11,13 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import setti
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import variables as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver_part as site_driver
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
-    KERNELS,
-    host,
-    offer,
-    platform,
-    resolve,
-)
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host, offer, platform, resolve
 
 OLD, NEW = "580.82.07", "580.95.05"
 KEY = "debian-12"

@@ -12,14 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
-    A100,
-    GB200,
-    H100,
-    V100,
-    host,
-    platform,
-)
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import A100, GB200, H100, V100, host, platform
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 
 GH200 = "0x2342"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dpkg_database, simulated_changes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dpkg_state, simulation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt import Apt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt_command import reason
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
@@ -282,7 +282,7 @@ def test_repair_completes_the_planned_upgrade(host: Host) -> None:
         "--simulate": simulated("upgrade"),
         "--reinstall": finishing(host, entry("app", version="2.0-1")),
     }
-    planned = simulated_changes.apt(simulated("upgrade")[1])
+    planned = simulation.apt(simulated("upgrade")[1])
     host.apt.repair(planned)
     assert any("--assume-yes" in command and command.endswith("install app=2.0-1") for command in host.ran)
 
@@ -329,7 +329,7 @@ def test_the_prediction_of_a_repair_installs_missing_dependencies(host: Host) ->
         "--fix-broken": (0, *output("fix-broken-installs")),
         "--simulate": simulated("install"),
     }
-    missing = [f"{change.name}+" for change in simulated_changes.apt(output("fix-broken-installs")[0])]
+    missing = [f"{change.name}+" for change in simulation.apt(output("fix-broken-installs")[0])]
     with host.apt.as_repaired() as repaired:
         repaired.simulate(Steps([item("app")]), HOST)
     assert last_words(host, "install app") == missing
@@ -750,8 +750,8 @@ def test_selection_by_architecture(host: Host, requested: str, selected: list[st
         entry("foreign", arch="i386"),
         entry("data", arch="all"),
     )
-    packages = dpkg_database.parse((host.root / "var/lib/dpkg/status").read_text())
-    assert [package.name for package in dpkg_database.select(packages, requested)] == selected
+    packages = dpkg_state.parse((host.root / "var/lib/dpkg/status").read_text())
+    assert [package.name for package in dpkg_state.select(packages, requested)] == selected
 
 
 def test_repair_reinstalls_a_held_package_whose_removal_was_interrupted(host: Host) -> None:

@@ -13,10 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
-    apt_unreadable_repositories,
-    stalled_downloads,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import apt_unreadable, stalled_downloads
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt import Apt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     PackageManagerError,
@@ -187,7 +184,7 @@ SOURCES = {
 def test_failed_targets(tmp_path: Path, out: str, err: str, expected: list[str]) -> None:
     (tmp_path / "etc/apt/mirrors").mkdir(parents=True)
     (tmp_path / "etc/apt/mirrors/m.list").write_text("# c\nhttp://one/ubuntu/\tpriority:1\nhttp://two/ubuntu\n")
-    found = apt_unreadable_repositories.failures(out, err, SOURCES, "amd64", str(tmp_path))
+    found = apt_unreadable.failures(out, err, SOURCES, "amd64", str(tmp_path))
     assert [one.name for one in found] == expected
 
 
@@ -201,8 +198,8 @@ def test_sources_without_failed_targets(tmp_path: Path) -> None:
             "http://n/debian trixie-security InRelease",
         )
     )
-    failed = apt_unreadable_repositories.failures(out, "", SOURCES, "amd64")
-    options = apt_unreadable_repositories.excluding(SOURCES, failed, "amd64", str(tmp_path / "parts"))
+    failed = apt_unreadable.failures(out, "", SOURCES, "amd64")
+    options = apt_unreadable.excluding(SOURCES, failed, "amd64", str(tmp_path / "parts"))
     assert options[-1] == f"--option=Dir::Etc::SourceParts={tmp_path}/parts"
     written = {path.name: path.read_text() for path in (tmp_path / "parts").iterdir()}
     assert written == {

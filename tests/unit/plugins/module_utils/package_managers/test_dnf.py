@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     item,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import version_choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile

@@ -13,10 +13,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
     dnf_command,
     dnf_interrupted,
     dnf_locks,
-    dnf_private_view,
+    dnf_view,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Item, Steps, item
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 
 FILES = Path(__file__).parent / "files" / "dnf"
@@ -143,7 +143,7 @@ def test_view():
         RepositoryFile("/etc/yum.repos.d/old.repo", None),
         RepositoryFile("/etc/new.key", b"key"),
     ]
-    assert dnf_private_view.contents("/view", host, files) == {
+    assert dnf_view.contents("/view", host, files) == {
         "/view/keys/0": b"key",
         "/view/repositories/000-a.repo": b"[a]\nskip_if_unavailable=1\n",
         "/view/repositories/001-new.repo": b"[new]\nskip_if_unavailable=0\nbaseurl=http://new/\n"

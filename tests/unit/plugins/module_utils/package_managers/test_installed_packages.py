@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import versions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages, lock_holders
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import offered_versions as packages_offers
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import offers as packages_offers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 

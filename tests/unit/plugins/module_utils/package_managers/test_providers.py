@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
-    installed_packages,
-    offered_versions,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages, offers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 
 SHOWPKG = """\
@@ -74,7 +71,7 @@ class Programs:
 )
 def test_available_providers(manager, rc, out, expected):
     run = Programs(rc, out)
-    assert offered_versions.providers(manager, ["name"], run, ["--view"]) == {"name": expected}
+    assert offers.providers(manager, ["name"], run, ["--view"]) == {"name": expected}
     (command,) = run.commands
     assert "name" in command
     assert "--view" in command
@@ -83,7 +80,7 @@ def test_available_providers(manager, rc, out, expected):
 @pytest.mark.parametrize("manager", ["apt", "dnf", "zypper"])
 def test_a_failed_query_is_an_error(manager):
     with pytest.raises(PackageManagerError, match="failed with exit status 1"):
-        offered_versions.providers(manager, ["name"], Programs(1, ""))
+        offers.providers(manager, ["name"], Programs(1, ""))
 
 
 def test_installed_providers_with_dpkg(tmp_path):

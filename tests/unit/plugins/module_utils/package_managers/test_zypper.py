@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     View,
     item,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile

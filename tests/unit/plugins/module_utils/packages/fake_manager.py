@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     Steps,
     View,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.unreadable_repositories import SourceFailures

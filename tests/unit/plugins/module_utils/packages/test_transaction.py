@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import version_choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import (
     Question,

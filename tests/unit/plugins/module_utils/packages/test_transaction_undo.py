@@ -13,10 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import TransactionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.fake_manager import (
-    SOURCES,
-    Package,
-)
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.fake_manager import SOURCES, Package
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.transaction_samples import (
     new_host,
     packets,

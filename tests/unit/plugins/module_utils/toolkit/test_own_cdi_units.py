@@ -9,10 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi_units, toolkit_cdi_units
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.own_cdi_units import (
-    UNIT,
-    OwnCdi,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.own_cdi_units import UNIT, OwnCdi
 
 DRIVER, DIGEST = "580.95.05", "d1"
 PROGRAM_FILE, UNIT_FILE = owned.CDI_PROGRAM, owned.CDI_UNIT

@@ -17,13 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import drive
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_files import DriverFilesError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_volume import VolumeError
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.volume_host import (
-    NAME,
-    OLD_NAME,
-    OLDER,
-    VERSION,
-    VolumeHost,
-)
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.volume_host import NAME, OLD_NAME, OLDER, VERSION, VolumeHost
 
 
 @pytest.fixture

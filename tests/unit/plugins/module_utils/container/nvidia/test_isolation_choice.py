@@ -25,9 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.dr
     DEFAULT_CAPABILITIES,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_choice import (
-    choose,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_choice import choose
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import EngineState
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import CDI_DIRS, ONE, SLICES, Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
@@ -245,7 +243,7 @@ def test_messages_name_only_existing_roles():
     sources = [
         *plugins.glob("module_utils/container/**/*.py"),
         *plugins.glob("*/gpu_container.py"),
-        plugins / "module_utils" / "engine" / "engines.py",
+        plugins / "module_utils" / "engine" / "engine_queries.py",
     ]
     named = {name for path in sources for name in re.findall(r"\brole (\w+)", path.read_text(encoding="utf-8"))}
     assert "container_engine" in named

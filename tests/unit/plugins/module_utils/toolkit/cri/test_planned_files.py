@@ -12,16 +12,8 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_editor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import (
-    NVIDIA,
-    ROOT_FILE,
-    CriRuntime,
-)
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.planned_files import (
-    CONTAINERD,
-    CRIO,
-    CriPlan,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import NVIDIA, ROOT_FILE, CriRuntime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.planned_files import CONTAINERD, CRIO, CriPlan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import container_toolkit_samples as samples
 
 DROP_IN, RECORD = owned.CONTAINERD_DROP_IN, owned.CONTAINERD_CONFIG_RECORD

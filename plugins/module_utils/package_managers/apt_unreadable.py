@@ -11,11 +11,11 @@ import re
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.stalled_downloads import StalledError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
-    apt_excluded_sources,
+    apt_excluded,
     apt_list_names,
     download_retries,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.apt_excluded_sources import Target
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.apt_excluded import Target
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.unreadable_repositories import FailedSource
 
 # apt before version 2.3 only warns if a repository does not answer.
@@ -38,7 +38,7 @@ def failures(out: str, err: str, files: dict[str, str], arch: str, root: str = "
 
     The list is empty if apt failed for a reason that cannot be attributed to a repository in the source files.
     """
-    known = apt_excluded_sources.targets(files, arch)
+    known = apt_excluded.targets(files, arch)
     printed = _printed(files, arch, root)
     reasons: dict[Target, str] = {}
     # Without a Release file, apt tries several compressions of a list under one number.
@@ -59,7 +59,7 @@ def stalled(error: StalledError, files: dict[str, str], arch: str) -> list[Faile
     """Return the repositories from which no data arrived."""
     found = {
         one: None
-        for one in apt_excluded_sources.targets(files, arch)
+        for one in apt_excluded.targets(files, arch)
         for url in error.urls
         if f"{url}/".startswith(_directories(one))
     }
@@ -83,7 +83,7 @@ def _cells(line: str) -> list[str]:
 
 def _printed(files: dict[str, str], arch: str, root: str) -> dict[Target, Target]:
     """Return the targets by the texts that apt prints for them."""
-    known = apt_excluded_sources.targets(files, arch)
+    known = apt_excluded.targets(files, arch)
     mirrors = {Target(uri, one.suite): one for one in known for uri in apt_list_names.mirrors(one.uri, root)}
     return {**mirrors, **{one: one for one in known}}
 
@@ -120,7 +120,7 @@ def excluding(files: dict[str, str], failed: list[FailedSource], arch: str, dire
     os.makedirs(directory, mode=0o700, exist_ok=True)
     for name in os.listdir(directory):
         os.unlink(f"{directory}/{name}")
-    for path, text in apt_excluded_sources.without(files, named(failed), arch).items():
+    for path, text in apt_excluded.without(files, named(failed), arch).items():
         # An entry may have a login.
         with os.fdopen(os.open(f"{directory}/{os.path.basename(path)}", os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
             file.write(text.encode("utf-8", "surrogateescape"))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import simulated_changes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulated_changes import SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import simulation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 
 FILES = Path(__file__).parent / "files/simulations"
 APP = "app-with-a-rather-long-package-name-for-the-table"
@@ -39,15 +39,13 @@ def described(changes: list[SimulatedChange]) -> list[str]:
     ],
 )
 def test_changes_of_apt(name: str, changes: list[str]) -> None:
-    assert described(simulated_changes.apt(output(f"{name}.txt"))) == changes
+    assert described(simulation.apt(output(f"{name}.txt"))) == changes
 
 
 def test_apt_names_the_architecture() -> None:
-    assert {change.name: change.arch for change in simulated_changes.apt(output("apt-install.txt"))}[
-        "native"
-    ] == "amd64"
+    assert {change.name: change.arch for change in simulation.apt(output("apt-install.txt"))}["native"] == "amd64"
     text = "Inst libc6:i386 [2.36-9] (2.36-10 Debian:12.5/stable [i386]) []\nRemv old:i386 [1]\n"
-    assert simulated_changes.apt(text) == [
+    assert simulation.apt(text) == [
         SimulatedChange("libc6", "upgrade", "2.36-9", "2.36-10", "i386"),
         SimulatedChange("old", "remove", "1", None, "i386"),
     ]
@@ -82,18 +80,18 @@ def test_apt_names_the_architecture() -> None:
 def test_changes_of_dnf(name: str, changes: list[str]) -> None:
     newer = {"base": "2.0-1", APP: "2.0-1"}
     installed = newer if name == "dnf-downgrade" else {"base": "1.0-1", APP: "1.0-1", "job": "1-1"}
-    found = simulated_changes.dnf(output(f"{name}.txt"), lambda package, _arch: installed.get(package))
+    found = simulation.dnf(output(f"{name}.txt"), lambda package, _arch: installed.get(package))
     assert described(found) == changes
 
 
 def test_dnf_without_the_installed_versions() -> None:
-    assert "upgrade base 2.0-1" in described(simulated_changes.dnf(output("dnf-blocked-upgrade.txt")))
+    assert "upgrade base 2.0-1" in described(simulation.dnf(output("dnf-blocked-upgrade.txt")))
 
 
 def test_a_table_of_dnf_with_missing_rows_is_an_error() -> None:
     text = output("dnf-install.txt").replace(" base ", "# base ")
-    with pytest.raises(simulated_changes.SimulationError, match="could not be parsed"):
-        simulated_changes.dnf(text)
+    with pytest.raises(simulation.SimulationError, match="could not be parsed"):
+        simulation.dnf(text)
 
 
 @pytest.mark.parametrize(
@@ -109,14 +107,14 @@ def test_a_table_of_dnf_with_missing_rows_is_an_error() -> None:
     ],
 )
 def test_changes_of_zypper(name: str, changes: list[str]) -> None:
-    assert described(simulated_changes.zypper(output(f"{name}.xml"))) == changes
+    assert described(simulation.zypper(output(f"{name}.xml"))) == changes
 
 
 def test_a_truncated_summary_of_zypper_is_an_error() -> None:
     text = output("zypper-install.xml").replace("</to-install>", "")
-    with pytest.raises(simulated_changes.SimulationError, match="could not be parsed"):
-        simulated_changes.zypper(text)
+    with pytest.raises(simulation.SimulationError, match="could not be parsed"):
+        simulation.zypper(text)
 
 
 def test_rpm_names_the_packages_that_need_a_removed_one() -> None:
-    assert simulated_changes.rpm_dependents(output("rpm-erase.txt")) == {APP, "job"}
+    assert simulation.rpm_dependents(output("rpm-erase.txt")) == {APP, "job"}
