@@ -16,6 +16,15 @@ units) set -- --num-workers "${GPUFLEET_TEST_WORKERS:-1}" "$@" ;;
     ;;
 esac
 
+# ansible-test starts one process of pylint for each CPU that it may use. Each process reads most of the imported modules, so two of
+# them need 10% to 25% more CPU time than one.
+one_cpu() { # COMMAND [ARGUMENT...]
+    exec python -c 'import os, sys
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+os.execvp(sys.argv[1], sys.argv[1:])' "$@"
+}
+
 python=$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -40,7 +49,18 @@ from pathlib import Path
 
 # Debian keeps the wheels of ensurepip outside of ensurepip.
 wheels = Path(sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).with_name("_bundled"))
-zipfile.ZipFile(next(wheels.glob("pip-*.whl"))).extractall(sysconfig.get_path("purelib"))
+packages = Path(sysconfig.get_path("purelib"))
+zipfile.ZipFile(next(wheels.glob("pip-*.whl"))).extractall(packages)
+# Python runs this file when it starts in one of the environments. pylint keeps all that it has read, and the garbage collector would
+# look at it again and again. The test `import` imports every file with all that the file imports, so it compiles each one many times.
+(packages / "less_work.py").write_text("""
+import builtins, functools, gc, sys
+
+gc.disable()
+if any(word.endswith("/import/importer.py") for word in sys.orig_argv):
+    builtins.compile = functools.cache(compile)
+""")
+(packages / "less_work.pth").write_text("import less_work\n")
 PY
 export HOME=$home
 unset ANSIBLE_COLLECTIONS_PATH ANSIBLE_CONFIG
@@ -55,7 +75,7 @@ if [ "$command" = sanity ] && [ $# -eq 0 ]; then
     mkdir "$scratch/slow"
     cp -a "$scratch/ansible_collections" "$scratch/slow/"
     (cd "$scratch/slow/ansible_collections/gpufleet/hosts" &&
-        exec ansible-test sanity --python "$python" "${slow[@]/#/--test=}") >"$scratch/slow.log" 2>&1 &
+        one_cpu ansible-test sanity --python "$python" "${slow[@]/#/--test=}") >"$scratch/slow.log" 2>&1 &
     failed=0
     ansible-test sanity --python "$python" "${slow[@]/#/--skip-test=}" || failed=1
     wait $! || failed=1
