@@ -22,15 +22,15 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import resta
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import node_distribution, runtime_placement
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_toml, docker_runtime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import drop_in
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import vendor_runtimes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor import TomlError
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 ROLE = "gaudi_driver"
-PACKAGE, CRI_RUNTIME = vendor_runtimes.HABANA_PACKAGE, vendor_runtimes.HABANA
+PACKAGE, CRI_RUNTIME = drop_in.HABANA_PACKAGE, drop_in.HABANA
 RUNTIME = docker_runtime.DockerRuntime(ROLE, CRI_RUNTIME.name, CRI_RUNTIME.path)
 # Intel advisory INTEL-SA-01489.
 FLOOR, CVE = (1, 24, 0), "CVE-2026-32677"

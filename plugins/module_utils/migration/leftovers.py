@@ -9,9 +9,7 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import option_fields
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import version_key
-from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import old_sources
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import old_packages, old_sources
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import (
@@ -20,9 +18,6 @@ if t.TYPE_CHECKING:
         OldContainer,
     )
 
-# The packages with a file of their own, and those whose newer versions are empty.
-PLUGIN, WRAPPER = "nvidia-docker", "nvidia-docker2"
-RUNTIME = ("nvidia-container-runtime", "nvidia-container-runtime-hook")
 REMEDY = "To remove all of this, set nvidia_container_toolkit_migrate to true and run playbook gpufleet.hosts.site"
 RUN = "Playbook gpufleet.hosts.site removes all of this, and its plan says what stays and why"
 _DATABASE = "volumes/metadata.db"
@@ -31,12 +26,12 @@ _SECONDS = 15  # How long Docker waits for a plugin that does not answer: moby/m
 
 def may_exist(host: Host) -> bool:
     """Return whether a description of the leftovers is needed. Packages and repositories are observed anyway."""
-    names = (PLUGIN, WRAPPER, *RUNTIME)
+    names = (old_packages.PLUGIN, old_packages.WRAPPER, *old_packages.RUNTIME)
     return bool(
         host.get("nvidia_docker_traces")
         or any(name in host["installed_packages"] for name in names)
-        or conffiles(host)
-        or incomplete(host)
+        or old_packages.conffiles(host)
+        or old_packages.incomplete(host)
         or old_sources.of_host(host)
     )
 
@@ -46,56 +41,12 @@ def traces(host: Host) -> NvidiaDocker | None:
     return host.get("nvidia_docker")
 
 
-def packages(host: Host) -> dict[str, str]:
-    """Return the installed old packages with their versions. Since 2.0, nvidia-docker is another package."""
-    if not traces(host):
-        return {}
-    known = {
-        name: installed_packages.versions(name, host["installed_packages"]) for name in (PLUGIN, WRAPPER, *RUNTIME)
-    }
-    found = {name: versions[-1] for name, versions in known.items() if versions}
-    if not found.get(PLUGIN, "1.").rpartition(":")[2].startswith("1."):
-        del found[PLUGIN]
-    return found
-
-
-def conflict(host: Host) -> str | None:
-    """Return why apt cannot install the toolkit beside an old package, or None. The packages of rpm replace it.
-
-    The relation Breaks: NVIDIA/nvidia-container-toolkit, packaging/debian/control, from v1.6.0 on.
-    """
-    found = packages(host) if host["os"]["package_manager"] == "apt" else {}
-    old = [f"{name} {found[name]}" for name in RUNTIME if name in found and _is_broken(name, found[name])]
-    if not old:
-        return None
-    both = [f"{WRAPPER} {found[WRAPPER]}", *old] if WRAPPER in found else old
-    return (
-        f"Package nvidia-container-toolkit conflicts with installed packages of nvidia-docker: {', '.join(both)}. "
-        "Nothing was changed. Set nvidia_container_toolkit_migrate to true to replace them, or set "
-        "nvidia_container_toolkit_source to none to keep them."
-    )
-
-
-def _is_broken(name: str, version: str) -> bool:
-    return name != RUNTIME[0] or version_key(version) <= version_key("3.5.0")
-
-
-def conffiles(host: Host) -> list[str]:
-    """Return the removed packages whose purge would still delete files."""
-    return [name for name in (PLUGIN, WRAPPER, *RUNTIME) if name in host["package_state"].get("config_files", [])]
-
-
-def incomplete(host: Host) -> list[str]:
-    """Return the old packages whose installation has failed, for example because daemon.json existed already."""
-    return [name for name in (WRAPPER, *RUNTIME) if name in host["package_state"].get("unfinished", [])]
-
-
 def texts(host: Host) -> list[str]:
     """Name each leftover and its consequence, one sentence for each."""
     seen = traces(host)
     if not seen:
         return []
-    found = [*_packages(host), *_plugin(seen), *_containers(host, seen), *_runtime(host)]
+    found = [*old_packages.texts(host), *_plugin(seen), *_containers(host, seen), *_runtime(host)]
     found += [
         f"OCI hook {path} gives a container its GPUs a second time if it also has a CDI device"
         for path in seen["hooks"]
@@ -113,25 +64,6 @@ def notes(host: Host, *, migrates: bool = False) -> list[str]:
     """Return the texts with the remedy. `migrates`: whether the user has asked for the migration."""
     found = texts(host)
     return [*found[:-1], f"{found[-1]}. {RUN if migrates else REMEDY}"] if found else []
-
-
-def _packages(host: Host) -> list[str]:
-    found = []
-    for name, version in packages(host).items():
-        if name == PLUGIN:
-            text = "its volume plugin gives only its own containers GPUs, and it is not maintained since 2017"
-        elif name == WRAPPER:
-            text = f"to purge it deletes {owned.DAEMON_JSON} with all your options"
-        else:
-            text = "the container toolkit replaces it, and old versions conflict with the toolkit"
-        found.append(f"package {name} {version} is installed: {text}")
-    for name in conffiles(host):
-        what = owned.DAEMON_JSON if name == WRAPPER else "its configuration files"
-        found.append(f"package {name} is removed but not purged: a later purge deletes {what}")
-    found += [
-        f"package {name} is not completely installed, so apt cannot change any package" for name in incomplete(host)
-    ]
-    return found
 
 
 def _plugin(seen: NvidiaDocker) -> list[str]:
@@ -225,8 +157,12 @@ def _runtime(host: Host) -> list[str]:
             f"{owned.DAEMON_JSON} has the default-runtime nvidia, which is not registered, so Docker does not start"
         )
     program = option_fields.program(option_fields.runtimes(content).get("nvidia"))
-    if program and WRAPPER in {*packages(host), *conffiles(host), *incomplete(host)}:
-        found.append(f"runtime nvidia in {owned.DAEMON_JSON} comes from package {WRAPPER}: {program}")
+    if program and old_packages.WRAPPER in {
+        *old_packages.packages(host),
+        *old_packages.conffiles(host),
+        *old_packages.incomplete(host),
+    }:
+        found.append(f"runtime nvidia in {owned.DAEMON_JSON} comes from package {old_packages.WRAPPER}: {program}")
     return found
 
 

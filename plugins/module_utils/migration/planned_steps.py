@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import (
     leftovers,
     observed_leftovers,
+    old_packages,
     old_runtime_entry,
     old_sources,
 )
@@ -170,9 +171,9 @@ def _listed(containers: list[OldContainer]) -> str:
 
 
 def _packages(result: Migration, host: Host, *, plugin_goes: bool) -> None:
-    installed = leftovers.packages(host)
-    names = {*installed, *leftovers.conffiles(host), *leftovers.incomplete(host)}
-    result.purge = sorted(name for name in names if name != leftovers.PLUGIN or plugin_goes)
+    installed = old_packages.packages(host)
+    names = {*installed, *old_packages.conffiles(host), *old_packages.incomplete(host)}
+    result.purge = sorted(name for name in names if name != old_packages.PLUGIN or plugin_goes)
     if result.purge:
         result.changes.append(f"purge {', '.join(result.purge)}")
 
@@ -219,7 +220,7 @@ def _runtime(result: Migration, host: Host, seen: NvidiaDocker) -> None:
     """Take over the runtime that package nvidia-docker2 registered. The user's own registration stays."""
     daemon = host["docker_daemon_json"]
     content = daemon.get("content") or {}
-    of_package = leftovers.WRAPPER in result.purge or bool(seen["saved"])
+    of_package = old_packages.WRAPPER in result.purge or bool(seen["saved"])
     path = record.state_path(owned.STATE_DIRECTORY, owned.DAEMON_JSON)
     is_ours = old_runtime_entry.is_recorded(observed_files.content(host, path), path)
     # Without the runtime, Docker does not start with this default runtime.
@@ -246,7 +247,7 @@ def _registers(flag: t.Mapping[str, t.Any]) -> bool:
 
 
 def _rest(result: Migration, seen: NvidiaDocker, *, plugin_goes: bool) -> None:
-    purged = leftovers.PLUGIN in result.purge
+    purged = old_packages.PLUGIN in result.purge
     files = [path for path in seen["files"] if plugin_goes and not (purged and path in observed_leftovers.OF_PACKAGE)]
     files += seen["hooks"]
     result.after += [{"do": "remove_file", "path": path} for path in files]

@@ -1,16 +1,28 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The message of a failed transaction: the cause in a few lines, and the whole text in a file on the host."""
+"""The message of a failed transaction: the cause in a few lines, and the whole text in a file on the host.
+
+A transaction that cannot do without repositories that could not be read names them as the cause.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.url_logins import masked
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
+    Backend,
+    BusyError,
+    PackageManagerError,
+    View,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.version_choice import TransactionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import unreadable_repositories
 
 # Characters of a message that a screen shows without scrolling.
 LIMIT = 600
@@ -79,3 +91,32 @@ def remove(root: str = "/") -> None:
     with contextlib.suppress(OSError):
         os.unlink(path)
         os.rmdir(os.path.dirname(path))
+
+
+@contextlib.contextmanager
+def unreadable_explained(names: list[str], backend: Backend, view: View) -> Iterator[None]:
+    """Name the unreadable repositories in the error if the packages `names` cannot be planned without them."""
+    try:
+        yield
+    except BusyError:
+        raise
+    except (TransactionError, PackageManagerError) as error:
+        if not backend.failures.found:
+            raise
+        note_lost(names, backend, view)
+        found = unreadable_repositories.judge(backend.failures.found, (), backend.failures.offered_by).error
+        if found:
+            raise TransactionError(f"{found} Nothing was changed. {unreadable_repositories.ADVICE}") from error
+        raise TransactionError(f"{error} {unreadable_hint(backend)}") from error
+
+
+def note_lost(names: list[str], backend: Backend, view: View) -> None:
+    """Find out which packages only the unreadable repositories offered, by their last known lists."""
+    if names and backend.failures.found:
+        backend.failures.offered_by = backend.sources(names, view)
+
+
+def unreadable_hint(backend: Backend) -> str:
+    """Name the unreadable repositories as a possible cause of an error, or return an empty text."""
+    failed = "; ".join(map(str, backend.failures.found))
+    return f"Package repositories that could not be read may have what is missing: {failed}." if failed else ""

@@ -22,9 +22,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.si
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     allowed_changes,
     failed_transaction_undo,
+    failure_report,
     further_rpm_keys,
     package_selector,
-    unreadable_sources,
     version_choice,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.package_selector import Selector
@@ -187,7 +187,7 @@ def query(
         versions = backend.offers(question.packages, view) if question.packages else {}
         if is_real:
             backend.keep(view)
-        unreadable_sources.note_lost([name for name in versions if not versions[name]], backend, view)
+        failure_report.note_lost([name for name in versions if not versions[name]], backend, view)
         return {
             "versions": versions,
             "streams": backend.streams(question.streams, view) if question.streams else {},
@@ -272,7 +272,7 @@ def _simulate(
     steps = Steps(remove=todo.remove, purge=todo.purge, streams=todo.streams, may_erase=bool(request.may_change))
     with workspace() as directory:
         view = backend.view(directory, [*_written(journal, files), *files]) if todo.looks else View()
-        with unreadable_sources.explained([item.name for item in todo.missing if not item.file], backend, view):
+        with failure_report.unreadable_explained([item.name for item in todo.missing if not item.file], backend, view):
             version_choice.check_streams(todo.streams, backend, view)
             changes = version_choice.simulate(todo.missing, steps, backend, view)
         run = _Run(request, todo, backend, journal, before, files, steps)
@@ -419,7 +419,7 @@ def _act(run: _Run) -> None:
             raise
         _hold(run, interrupted.released)
     except failed_transaction_undo.FAILURES as error:
-        sentences = [str(error), unreadable_sources.hint(backend), failed_transaction_undo.undo(begun)]
+        sentences = [str(error), failure_report.unreadable_hint(backend), failed_transaction_undo.undo(begun)]
         try:
             # Incomplete packages do not count as installed yet. The record must not miss them. With rpm, they can look
             # complete after the restoration.

@@ -28,7 +28,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import variables as toolkit_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as toolkit_cri
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import HABANA
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
     nvidia_and_habana_runtimes as node_runtime,
 )

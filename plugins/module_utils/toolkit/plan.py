@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, restart_disruptions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.role_variables import NODE_ROLE
-from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import old_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import planned_steps as migration_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RolePackages, RoleTransaction
@@ -167,7 +167,7 @@ def _packages(result: ToolkitPlan, packages: RolePackages, host: Host, request: 
     work = _with_old_packages(packages, result.migration)
     result.version, result.source, result.query = packages.version, packages.source, packages.query
     result.problems = list(packages.problems)
-    conflict = leftovers.conflict(host) if packages.query or (work and work.install) else None
+    conflict = old_packages.conflict(host) if packages.query or (work and work.install) else None
     if conflict and not request.migrate:
         result.problems.append(conflict)
     elif work and not packages.problems:

@@ -24,7 +24,7 @@ DRAINING = {
     "neuron_driver": True,
     "gaudi_driver": True,
 }
-OBSERVE = ("role.yml", "drained.yml", "drain.yml", "drain_end.yml")
+OBSERVE = ("role.yml", "drain_of_one_role.yml", "drain.yml", "drain_end.yml")
 # Record each call. The owner of the drain is the host.
 MODULE = """\
 import json, os

@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kerne
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run, driver_samples
 
 TASKS = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver" / "tasks"
-SHARED = ("../../observe/tasks/own_files.yml", "../../observe/tasks/files.yml")
+SHARED = ("../../observe/tasks/files_in_own_directories.yml", "../../observe/tasks/files.yml")
 UNIT = "nvidia-persistenced.service"
 PLAN = {"load": ["nvidia", "nvidia_uvm"], "unload": ["nvidia_uvm", "nvidia"], "services": [UNIT]}
 FREE = "nvidia_uvm 4907008 0 - Live 0x0\nnvidia 56717312 1 nvidia_uvm, Live 0x0\n"

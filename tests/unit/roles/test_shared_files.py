@@ -22,7 +22,7 @@ def mode(path: Path) -> int:
 
 
 def test_files_are_written_and_removed_and_directories_of_others_keep_their_modes(tmp_path: Path) -> None:
-    for name in ("files.yml", "own_files.yml"):
+    for name in ("files.yml", "files_in_own_directories.yml"):
         text = (TASKS / name).read_text(encoding="utf-8").replace("owner: root", f"owner: {os.getuid()}")
         text = text.replace("group: root", f"group: {os.getgid()}").replace("../../observe/tasks/", "")
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -38,7 +38,7 @@ def test_files_are_written_and_removed_and_directories_of_others_keep_their_mode
     own = [{"path": str(ours / "file"), "content": '{"a": 1}\n'}]
     tasks = [
         {"ansible.builtin.include_tasks": "files.yml", "vars": {"__observe_files": wanted}},
-        {"ansible.builtin.include_tasks": "own_files.yml", "vars": {"__observe_files": own}},
+        {"ansible.builtin.include_tasks": "files_in_own_directories.yml", "vars": {"__observe_files": own}},
     ]
     (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
     values = json.dumps({"ansible_python_interpreter": sys.executable})

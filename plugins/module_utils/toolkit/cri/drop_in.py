@@ -78,6 +78,17 @@ class CriRuntime:
 
 
 NVIDIA = CriRuntime(MANAGER, "NVIDIA's container toolkit", NAME, PATH, owned.CONTAINERD_DROP_IN, owned.CRIO_DROP_IN)
+HABANA_PACKAGE = "habanalabs-container-runtime"
+# HabanaAI/gaudi-container-runtime, cmd/habana-container-runtime/main.go (5e3298a): it calls the first runc in its PATH.
+HABANA = CriRuntime(
+    "gaudi_driver",
+    "The vendor's container runtime of Gaudi",
+    "habana",
+    "/usr/bin/habana-container-runtime",
+    owned.GAUDI_CONTAINERD_DROP_IN,
+    owned.GAUDI_CRIO_DROP_IN,
+    uses_path=True,
+)
 
 
 @dataclasses.dataclass

@@ -29,8 +29,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import 
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import drop_in as cri_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import engine_file_parsing
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import NVIDIA, ROOT_FILE, CriRuntime
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import (
+    HABANA,
+    NVIDIA,
+    ROOT_FILE,
+    CriRuntime,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor import TomlError
 
 if t.TYPE_CHECKING:

@@ -13,8 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import d
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.role_variables import NODE_ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.runtime_placement import ENGINE, placement
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import NVIDIA
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import HABANA, NVIDIA
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
     nvidia_and_habana_runtimes as node_runtime,

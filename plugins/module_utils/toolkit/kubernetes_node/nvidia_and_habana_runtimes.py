@@ -42,8 +42,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import drop_in as cri_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import engine_file_parsing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import NVIDIA
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA, HABANA_PACKAGE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import HABANA, HABANA_PACKAGE, NVIDIA
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import NAME, PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor import TomlError
 

@@ -166,7 +166,7 @@ def test_a_program_without_one_of_its_modules_runs_the_module_with_a_warning(plu
     monkeypatch.setattr(host_program, "needed", lambda entry: incomplete)
     assert plugin.run(task_vars={"ansible_python_interpreter": sys.executable}) == {"ran": "module"}
     assert len(warnings) == 1
-    for part in (f"{WARNING} (status 1): ", "cannot import name 'guard'", "Report this message at https://"):
+    for part in (f"{WARNING} (status 1): ", "cannot import name 'timeout_guard'", "Report this message at https://"):
         assert part in warnings[0]
 
 

@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.filter import kubernetes_interna
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record as daemon_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import HABANA
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import kubernetes_samples as samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.kubernetes.test_chart_releases import DATA
 

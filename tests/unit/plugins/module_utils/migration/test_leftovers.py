@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers, old_sources
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers, old_packages, old_sources
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources
@@ -139,7 +139,7 @@ def test_host_that_was_not_observed_for_it_has_none() -> None:
 
 
 def test_package_nvidia_docker_of_another_version_is_another_package() -> None:
-    assert leftovers.packages(t.cast("t.Any", old.host({"nvidia-docker": "2.0.0-1"}))) == {}
+    assert old_packages.packages(t.cast("t.Any", old.host({"nvidia-docker": "2.0.0-1"}))) == {}
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_editor, toolkit_cdi_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import NVIDIA, ROOT_FILE
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import HABANA, NVIDIA, ROOT_FILE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import node_plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.gaudi_driver import test_plan as gaudi_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.toolkit.cri.test_planned_files import (

@@ -8,8 +8,11 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.owned import CONTAINERD_DROP_IN as DROP_IN
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_editor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import drop_in as cri_runtime
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import CriRegistration, containerd
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import (
+    HABANA,
+    CriRegistration,
+    containerd,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor import TomlError
 
 V2, V3 = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"

@@ -27,7 +27,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import drop_in as cri_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import HABANA
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
     nvidia_and_habana_runtimes as node_runtime,
 )
