@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import habana_runtime as gaudi_runtime
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import package_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver.package_plan import ROLE, GaudiCase
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
@@ -26,16 +27,11 @@ if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
     from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver.variables import GaudiDriverRequest
 
-ROLE = vendor_differences.GAUDI.role
-# On other distributions, with the suite of a similar release.
-_PACKAGES = ("habanalabs-firmware", "habanalabs-firmware-tools")
 # Intel Gaudi documentation, Intel_Gaudi_Kubernetes_Device_Plugin: the order in which the modules are loaded.
 MODULES = ("habanalabs", "habanalabs_cn", "habanalabs_ib", "habanalabs_en")
 _MODULES_FILE = "# Written by role gpufleet.hosts.gaudi_driver. Changes in this file are lost.\n" + "".join(
     f"{name}\n" for name in MODULES
 )
-# Support_Matrix: release 1.21 was the last one for the first generation.
-_FIRST_GENERATION, _END_OF_FIRST_GENERATION = "Gaudi", (1, 22)
 # The PCI IDs that the driver in the kernel knows: drivers/accel/habanalabs of Linux. Not HL-2000M, HL-288 and Gaudi 3.
 _IN_KERNEL = ("1da3:0001", "1da3:1000", "1da3:1010", "1da3:1020")
 
@@ -46,46 +42,6 @@ class GaudiPlan(shared_plan.VendorDriverPlan):
 
     vendor: str = vendor_differences.GAUDI.name
     runtime: gaudi_runtime.GaudiRuntime = dataclasses.field(default_factory=gaudi_runtime.GaudiRuntime)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Case:
-    """What the plan of one host depends on. `platform`: None if the vendor has no packages for it."""
-
-    host: Host
-    request: GaudiDriverRequest
-    platform: Mapping[str, Any] | None
-    versions: Mapping[str, list[str]] | None
-    devices: Sequence[Mapping[str, Any]]
-    state: Mapping[str, Any]
-
-    @property
-    def driver(self) -> Mapping[str, Any]:
-        group = self.host["accelerators"][vendor_differences.GAUDI.name] or {}
-        return group.get("module") or {}
-
-    @property
-    def driver_package(self) -> str | None:
-        return self.request.driver_package or (self.platform or {}).get("driver_package")
-
-    @property
-    def has_own_runtime(self) -> bool:
-        """Return whether the role installed the vendor's runtime, which stays until the role removes all packages."""
-        return gaudi_runtime.PACKAGE in packages_record.to_remove(self.host, owned.GAUDI_RECORD)
-
-    @property
-    def unit(self) -> list[str]:
-        """The packages that must have the same version, the driver first."""
-        return [
-            *([self.driver_package] if self.driver_package else []),
-            *(self.platform or {}).get("packages", _PACKAGES),
-            *([gaudi_runtime.PACKAGE] if self.request.container_runtime or self.has_own_runtime else []),
-        ]
-
-    @property
-    def installed(self) -> str | None:
-        """The version of the vendor's installed driver."""
-        return role_packages.found_on(self.host, self.unit).get(self.driver_package or "")
 
 
 def plan(
@@ -115,12 +71,12 @@ def plan(
         return shared_plan.finish(host, result)
     result.wanted = True
     result.report = shared_plan.report(state, devices)
-    case = _Case(host, request, platforms.get(host["os"]["key"] or ""), versions, devices, state)
+    case = GaudiCase(host, request, platforms.get(host["os"]["key"] or ""), versions, devices, state)
     manages = _manages(case, result)
     if request.container_runtime:
         result.problems += _runtime_problems(case, manages=manages)
     if manages and not result.problems:
-        _packages(case, result)
+        package_plan.plan_packages(case, result)
         if not result.problems and observed_files.content(host, owned.GAUDI_MODULES_LOAD) != _MODULES_FILE:
             result.modules_file = _MODULES_FILE
             result.changes.append(f"write {owned.GAUDI_MODULES_LOAD}")
@@ -135,7 +91,7 @@ def plan(
 # --- the driver that is already installed -----------------------------------------------------------------------------
 
 
-def _manages(case: _Case, result: GaudiPlan) -> bool:
+def _manages(case: GaudiCase, result: GaudiPlan) -> bool:
     """Return whether the role manages the vendor's packages. Otherwise an installed driver is adopted."""
     host, source = case.host, case.request.source
     is_own = bool(packages_record.read(host, owned.GAUDI_RECORD)["requested"])
@@ -155,11 +111,11 @@ def _manages(case: _Case, result: GaudiPlan) -> bool:
     return True
 
 
-def _is_other_version(case: _Case) -> bool:
+def _is_other_version(case: GaudiCase) -> bool:
     return case.installed is not None and not role_packages.fits(case.installed, case.request.version)
 
 
-def _origin(case: _Case) -> str:
+def _origin(case: GaudiCase) -> str:
     if case.installed:
         return f"the installed driver {case.installed}"
     if case.driver.get("version"):
@@ -167,80 +123,16 @@ def _origin(case: _Case) -> str:
     return "the driver of the kernel"
 
 
-# --- the vendor's packages --------------------------------------------------------------------------------------------
-
-
-def _packages(case: _Case, result: GaudiPlan) -> None:
-    host, request, data = case.host, case.request, case.platform or {}
-    problem = repository.problem(host, request, case.platform)
-    definition = None if problem else repository.define(host, request, data)
-    planned = role_packages.RolePackagesCase(
-        host=host,
-        role=ROLE,
-        unit=case.unit,
-        others=[*request.extra_packages, *_headers(host)],
-        requested=request.version,
-        hold=request.hold,
-        definition=definition,
-        place=f"the repository {repository.address(host, request, data)}",
-        versions=case.versions,
-        hold_needs=data.get("hold_needs"),
-        refuse=_refusal(case),
-    )
-    # Without the repository, complete packages are still held.
-    if problem and role_packages.wrong(planned):
-        result.problems.append(problem)
-        return
-    found = role_packages.plan(planned)
-    result.version, result.query, result.transaction = found.version, found.query, found.transaction
-    result.problems += found.problems
-    result.reasons += found.reasons
-    result.changes += found.changes
-    _refuse_replacement(case, result)
-    if result.transaction and result.transaction.install:
-        result.reasons += repository.notes(host, data)
-    shared_plan.note_signatures(host, result)
-
-
-def _refuse_replacement(case: _Case, result: GaudiPlan) -> None:
-    """Refuse to replace the packages of a driver that is in use. The vendor does not publish what their scripts do."""
-    is_other = result.query is None and result.version is not None and result.version != case.installed
-    if case.driver.get("loaded") and is_other:
-        found = device_holders.refusal(
-            case.host, vendor_differences.GAUDI.name, "accelerators", f"changed to {result.version}"
-        )
-        result.problems += [found] if found else []
-
-
-def _refusal(case: _Case) -> Callable[[str], str | None]:
-    has_first = any(one["generation"] == _FIRST_GENERATION for one in case.devices)
-
-    def refuse(version: str) -> str | None:
-        if has_first and _number(version) >= _END_OF_FIRST_GENERATION:
-            return "does not support the first generation of Gaudi in this host; 1.21 was the last release for it"
-        return gaudi_runtime.refusal(version) if case.request.container_runtime else None
-
-    return refuse
-
-
-def _headers(host: Host) -> list[str]:
-    """Return the missing packages of the headers that DKMS needs for the running and the next kernel."""
-    missing = shared_plan.kernels_without_headers(host)
-    if host["os"]["package_manager"] == "apt":
-        return [f"linux-headers-{release}" for release in missing]
-    return [f"kernel-devel={release.removesuffix('.' + host['os']['arch'])}" for release in missing]
-
-
 # --- the kernel modules -----------------------------------------------------------------------------------------------
 
 
-def _load(case: _Case, result: GaudiPlan) -> None:
+def _load(case: GaudiCase, result: GaudiPlan) -> None:
     driver, state = case.driver, case.state
     installs = bool(result.transaction and result.transaction.install)
     if driver.get("loaded"):
         # The version of the module is that of the packages with a commit instead of the build.
         loaded = driver.get("version")
-        same = bool(loaded and result.version) and _number(loaded) == _number(result.version)
+        same = bool(loaded and result.version) and package_plan.number(loaded) == package_plan.number(result.version)
         if result.version and not same:
             result.reasons.append(
                 f"driver {loaded or 'of the kernel'} is loaded; stop the containers and reboot the host to load "
@@ -255,23 +147,18 @@ def _load(case: _Case, result: GaudiPlan) -> None:
     shared_plan.load(case.host, result, ROLE, modules, activate=case.request.activate)
 
 
-def _number(version: str | None) -> tuple[int, ...]:
-    numbers = (version or "").partition("-")[0].split(".")
-    return tuple(int(part) for part in numbers if part.isdecimal())
-
-
 # --- the container runtime --------------------------------------------------------------------------------------------
 
 
-def _runtime_problems(case: _Case, *, manages: bool) -> list[str]:
+def _runtime_problems(case: GaudiCase, *, manages: bool) -> list[str]:
     """Return why this host can never have the runtime, before anything is queried or changed."""
     number = gaudi_runtime.too_many(len(case.devices))
-    is_first = any(one["generation"] == _FIRST_GENERATION for one in case.devices)
+    is_first = any(one["generation"] == package_plan.FIRST_GENERATION for one in case.devices)
     never = gaudi_runtime.request_problem(case.request.version, has_first_generation=is_first) if manages else None
     return [text for text in (number, never) if text]
 
 
-def _runtime(case: _Case, result: GaudiPlan, engines: Mapping[str, str | None], restart_policy: str) -> None:
+def _runtime(case: GaudiCase, result: GaudiPlan, engines: Mapping[str, str | None], restart_policy: str) -> None:
     host = case.host
     if not case.request.container_runtime:
         result.runtime = gaudi_runtime.removal(host, restart_policy=restart_policy, keeps_package=case.has_own_runtime)

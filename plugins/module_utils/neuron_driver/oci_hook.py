@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_
     DEFAULT_PATH,
     DaemonConfigError,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.packages import HOOK, ROLE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.supported_versions import HOOK, ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import DRIVER_RELOAD, Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import plan as neuron_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import variables as neuron_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.packages import DKMS, ROLE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.supported_versions import DKMS, ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration

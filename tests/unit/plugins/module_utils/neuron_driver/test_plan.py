@@ -16,9 +16,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import oci_hook as neuron_hook
-from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import packages as neuron_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import part as neuron_part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import plan as neuron_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import repository as neuron_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import variables as neuron_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.outcomes import EngineOutcome
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
@@ -253,7 +253,7 @@ def test_a_login_needs_the_server_of_a_mirror(mirror):
 @pytest.mark.parametrize("key", ["ubuntu-24.04", "el-9", "amazon-2023"])
 def test_a_changed_password_changes_only_the_repository_and_is_a_secret(tmp_path, key):
     host = record(working(tmp_path, key=key, packages={**CURRENT, LOCK: "1"}, held=(DKMS, TOOLS)))
-    definition = neuron_packages.define(host, neuron_request.read(LOGIN), {"suite": "noble"})
+    definition = neuron_repository.define(host, neuron_request.read(LOGIN), {"suite": "noble"})
     for path, (text, mode) in written(definition, host["os"]["package_manager"]).items():
         host["files"][path] = {"exists": True, "content": text, "mode": f"{mode:04o}"}
     result = planned(host, **{**LOGIN, "repository_password": "neu"})
