@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import functools
 import hashlib
 import json
 import os
@@ -58,9 +59,13 @@ def docker(*words: str) -> str:
     return done.stdout.strip()
 
 
+@functools.cache
 def image(manager: str) -> str:
-    """Return the image with a package manager. Make it from the present image of a simulated Debian 12 host."""
-    base = docker("image", "inspect", "--format", "{{.Id}}", BASE)
+    """Return the image with a package manager. Make it from the image of a simulated Debian 12 host.
+
+    It stays the same as long as that image has the same packages. The simulator, which also is in it, is not used.
+    """
+    base = docker("run", "--rm", "--network", "none", "--entrypoint", "dpkg-query", BASE, "--show")
     install = (
         f"apt-get update && apt-get install --yes --no-install-recommends {' '.join(IMAGES[manager])} && "
         # Debian's rpm uses a database in the home directory, where dnf and zypper would look for it, too.
