@@ -123,17 +123,19 @@ class Api:
         )
 
     def run_instance(self, region: str, instance_type: str, image: str, **tags: str) -> str:
+        (instance,) = self.run_instances(region, instance_type, image, 1, **tags)
+        return instance
+
+    def run_instances(self, region: str, instance_type: str, image: str, number: int, **tags: str) -> list[str]:
+        items = [{"Key": key, "Value": value} for key, value in tags.items()]
         answer = self.client(region).run_instances(
             ImageId=self.images[region, image],
             InstanceType=instance_type,
-            MinCount=1,
-            MaxCount=1,
+            MinCount=number,
+            MaxCount=number,
+            TagSpecifications=[{"ResourceType": "instance", "Tags": items}] if items else [],
         )
-        instance = answer["Instances"][0]["InstanceId"]
-        if tags:
-            items = [{"Key": key, "Value": value} for key, value in tags.items()]
-            self.client(region).create_tags(Resources=[instance], Tags=items)
-        return instance
+        return [instance["InstanceId"] for instance in answer["Instances"]]
 
     def remove_ipv4(self, region: str, instance: str, *ipv6: str) -> None:
         """Leave only these IPv6 addresses, as in an IPv6-only subnet. moto gives every instance an IPv4 address."""

@@ -58,11 +58,11 @@ def _fill(api: Api) -> dict[str, tuple[str, str]]:
     running = {}
     for region in REGIONS:
         for instance_type, number, _expected in RUNNING:
-            for index in range(number):
-                name = PLAIN if instance_type == "p4d.24xlarge" else UBUNTU_DLAMI
-                tags = {} if index else {"gpufleet:image": NEURON_DLAMI if instance_type.startswith("trn") else name}
-                instance = api.run_instance(region, instance_type, name, Name="same-name", **tags)
-                running[instance] = (region, instance_type)
+            name = PLAIN if instance_type == "p4d.24xlarge" else UBUNTU_DLAMI
+            instances = api.run_instances(region, instance_type, name, number, Name="same-name")
+            tag = {"Key": "gpufleet:image", "Value": NEURON_DLAMI if instance_type.startswith("trn") else name}
+            api.client(region).create_tags(Resources=instances[:1], Tags=[tag])
+            running |= dict.fromkeys(instances, (region, instance_type))
         for instance_type, state in GONE:
             instance = api.run_instance(region, instance_type, UBUNTU_DLAMI)
             stop = api.client(region).stop_instances if state == "stopped" else api.client(region).terminate_instances
