@@ -688,8 +688,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.engine_module_options import OptionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import SelectionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import OPTIONS as ISOLATIONS
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import VOLUME, IsolationError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import OPTIONS as ISOLATIONS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import VOLUME, IsolationError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.access import FILES
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.driver_capabilities import CAPABILITIES
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner

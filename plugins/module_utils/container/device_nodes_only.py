@@ -17,7 +17,11 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_changes, specification_reader
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import device_node_groups, gpus_of_container
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
+    device_node_groups,
+    gpus_of_container,
+    isolation_choice,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import (
     Gpu,
@@ -34,13 +38,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_reque
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus_of_container import AssignedGpus, NodeRoles
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import (
     CDI,
     DEVICES,
     NONE,
     RUNTIME,
     Choice,
-    IsolationError,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import ContainerTask
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes
@@ -160,23 +163,9 @@ class NodeVendor:
 
     def choose_isolation(self, engine: EngineState, units: Sequence[Unit], task: ContainerTask) -> Choice:
         """Choose the isolation. Raise IsolationError if the requested one is not available."""
-        requested = task.params["isolation"]
-        if requested != "auto":
-            obstacle = self.obstacle(requested, engine, units)
-            if obstacle:
-                others = " or ".join(self.preference)
-                raise IsolationError(f"isolation={requested} is not available: {obstacle}. Set isolation to {others}.")
-            return Choice(requested, f"isolation={requested} is set")
-        obstacles = {name: self.obstacle(name, engine, units) for name in self.preference}
-        available = [name for name in self.preference if not obstacles[name]]
-        if not available:
-            texts = "; ".join(f"{name}: {text}" for name, text in obstacles.items())
-            raise IsolationError(f"No isolation is available: {texts}.")
-        if task.current in available and task.current != available[0]:
-            return Choice(task.current, f"the container already uses {task.current}; {available[0]} is also available")
-        skipped = [f"{name}: {obstacles[name]}" for name in self.preference[: self.preference.index(available[0])]]
-        reason = f"{available[0]} is the first available isolation"
-        return Choice(available[0], f"{reason} ({'; '.join(skipped)})" if skipped else reason)
+        return isolation_choice.choose(
+            task.params["isolation"], task.current, self.preference, lambda name: self.obstacle(name, engine, units)
+        )
 
     def access(self, isolation: str, engine: Docker | Podman, units: Sequence[Unit], task: ContainerTask) -> Access:
         """Return what the container is given. Without units, an engine gives access to no device."""

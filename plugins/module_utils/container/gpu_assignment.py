@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import gpus_of_container
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Inventory, Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import NONE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import NONE
 
 
 @dataclass

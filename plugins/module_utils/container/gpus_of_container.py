@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import Holder
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import NONE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import NONE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import EngineState
 
 LABEL_GPUS = "gpufleet.gpus"

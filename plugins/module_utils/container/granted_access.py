@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import NONE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import NONE
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_reque
     required_readings,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import NONE, Choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import NONE, Choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.plan_result import (
     build_plan,
     existence,

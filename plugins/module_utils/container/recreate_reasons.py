@@ -14,7 +14,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container import en
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_assignment import Assignment, describe_unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus_of_container import AssignedGpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import CDI, NONE, RUNTIME, VOLUME
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import (
+    CDI,
+    NONE,
+    RUNTIME,
+    VOLUME,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import ContainerVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import (
     Docker,

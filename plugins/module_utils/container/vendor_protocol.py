@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holde
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus_of_container import AssignedGpus, NodeRoles
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import Choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import Choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import (
     Docker,
     EngineState,

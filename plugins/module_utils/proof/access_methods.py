@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import stale_driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import (
     CDI,
     DEVICE_REQUESTS,
     RUNTIME,

@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_assignment import Assignment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import IsolationError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import IsolationError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import (
     ContainerTask,

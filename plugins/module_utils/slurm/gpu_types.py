@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import GAUDI
 
 # Words that do not tell models apart: vendors, product lines, form factors, sizes of memory.
 _DROPPED = re.compile(
@@ -19,9 +22,16 @@ _NOT_ALLOWED = re.compile(r"[^a-z0-9.-]+")
 UNKNOWN = "unknown"
 
 
-def chosen(names: Iterable[str | None], given: Mapping[str, str] | None) -> str | None:
-    """Return the type that the user chose for a device, by its model or its generation."""
-    return next((given[name] for name in names if name in given), None) if given else None
+def of_device(device: Mapping[str, Any], given: Mapping[str, str] | None) -> str:
+    """Return the type of a device or partition. `given`: the types that the user chose, by model or generation."""
+    # Gaudi's model is the number of the card.
+    names = ("generation", "model") if device["vendor"] == GAUDI else ("model", "generation")
+    found = next((given[device[name]] for name in names if device[name] in given), None) if given else None
+    found = found or type_of(device[names[0]] or device[names[1]])
+    partition = device["partition"]
+    if partition["parent"] is not None and partition["mode"]:
+        return partition_type(found, partition["mode"])
+    return found
 
 
 def type_of(model: str | None) -> str:

@@ -14,7 +14,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import (
     AMD,
-    GAUDI,
     INTEL,
     NVIDIA,
     VENDORS,
@@ -101,13 +100,7 @@ def _files(device: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _gres(device: Mapping[str, Any], types: Mapping[str, str] | None) -> SlurmGres:
-    # Gaudi's model is the number of the card.
-    names = ("generation", "model") if device["vendor"] == GAUDI else ("model", "generation")
-    chosen = gpu_types.chosen((device[name] for name in names), types)
-    kind = chosen or gpu_types.type_of(device[names[0]] or device[names[1]])
-    partition = device["partition"]
-    if partition["parent"] is not None and partition["mode"]:
-        kind = gpu_types.partition_type(kind, partition["mode"])
+    kind = gpu_types.of_device(device, types)
     flags = _FLAGS.get(device["vendor"], _NO_VARIABLES)
     return SlurmGres(kind, _files(device), flags, device["stable_id"] or "", device["vendor"])
 

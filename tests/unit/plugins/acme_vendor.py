@@ -22,7 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holde
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus_of_container import AssignedGpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import (
     CDI,
     DEVICES,
     NONE,

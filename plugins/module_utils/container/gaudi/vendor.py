@@ -22,7 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_no
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_distance import Topology
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import Request, list_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import DEVICES, RUNTIME
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import DEVICES, RUNTIME
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import ContainerTask
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import (
     Docker,

@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import (
     CDI,
     DEVICE_REQUESTS,
     RUNTIME,

@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_in
     same_pci_address,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus_of_container import AssignedGpus
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import (
     CDI,
     DEVICE_REQUESTS,
     NONE,

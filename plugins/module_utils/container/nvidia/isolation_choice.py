@@ -22,7 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.stale_de
     read_nodes,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import (
     CDI,
     DEVICE_REQUESTS,
     DEVICES,

@@ -27,7 +27,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_reque
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus_of_container import AssignedGpus, NodeRoles
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import CDI, VOLUME, Choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import CDI, VOLUME, Choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import access as container_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import access_risks, gpus_of_container
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import (

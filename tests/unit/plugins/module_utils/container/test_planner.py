@@ -14,7 +14,7 @@ import shutil
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import SelectionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import IsolationError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import IsolationError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.vendor import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations

@@ -13,7 +13,7 @@ import platform
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.engine_module_options import OptionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import IsolationError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import IsolationError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.vendor import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_names import DEVICE_REQUESTS, RUNTIME
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import DEVICE_REQUESTS, RUNTIME
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import toolkit_settings
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.driver_capabilities import (
     DEFAULT_CAPABILITIES,
