@@ -596,25 +596,9 @@ LAYOUTS = {
 }
 
 
-def main() -> None:
-    """Build missing packages, sign the repository, and print the fingerprint or the digest of the key."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--layout", choices=sorted(LAYOUTS), required=True)
-    parser.add_argument("--version", action="append", default=[], help="a driver version")
-    parser.add_argument("--toolkit", action="append", default=[], help="a toolkit version")
-    parser.add_argument(
-        "--greedy-toolkit", action="append", default=[], help="a toolkit version that also depends on the driver"
-    )
-    parser.add_argument(
-        "--digest", action="store_true", help="print the digest of the key file instead of the fingerprint"
-    )
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--gnupg", type=Path, default=Path("/srv/vendor/gnupg"))
-    options = parser.parse_args()
+def write(options: argparse.Namespace, out: Path) -> str:
+    """Build missing packages, write the signed repository, and return the fingerprint or the digest of the key."""
     packages_of, kind, key_name = LAYOUTS[options.layout]
-    out = options.out / options.layout / ARCH
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
     fingerprint = key(options.gnupg)
     wanted = {f"{packages_of.__name__}-{version}": packages_of(version) for version in options.version}
     compiler = ("g++",) if kind == "deb" else ()  # on rpm hosts, g++ is a Debian package, which rpm does not know
@@ -637,7 +621,39 @@ def main() -> None:
             modules_of(out, options.version)
         metadata = str(out / "repodata/repomd.xml")
         run("gpg", "--homedir", str(options.gnupg), "--batch", "--yes", "--armor", "--detach-sign", metadata)
-    print(f"sha256:{hashlib.sha256(exported.encode()).hexdigest()}" if options.digest else fingerprint)
+    run("gpgconf", "--homedir", str(options.gnupg), "--kill", "gpg-agent")
+    return f"sha256:{hashlib.sha256(exported.encode()).hexdigest()}" if options.digest else fingerprint
+
+
+def main() -> None:
+    """Create the repository, and print the fingerprint or the digest of the key."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--layout", choices=sorted(LAYOUTS), required=True)
+    parser.add_argument("--version", action="append", default=[], help="a driver version")
+    parser.add_argument("--toolkit", action="append", default=[], help="a toolkit version")
+    parser.add_argument(
+        "--greedy-toolkit", action="append", default=[], help="a toolkit version that also depends on the driver"
+    )
+    parser.add_argument(
+        "--digest", action="store_true", help="print the digest of the key file instead of the fingerprint"
+    )
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--gnupg", type=Path, default=Path("/srv/vendor/gnupg"))
+    parser.add_argument("--kept", type=Path, help="directory that hosts share: see kept.py")
+    options = parser.parse_args()
+    out = options.out / options.layout / ARCH
+    if options.kept:
+        import kept  # noqa: PLC0415  # most scenarios copy only this file to their hosts
+
+        versions = [*options.version, *options.toolkit, *options.greedy_toolkit]
+        words = [*versions, str(len(options.toolkit)), str(options.digest), platform.release()]
+        inputs = kept.digest(words, [Path(__file__), NVIDIA_SMI])
+        name = f"nvidia-{options.layout}-{'-'.join(versions)}"
+        print(kept.repository(options.kept, name, inputs, out, lambda place: write(options, place)))
+    else:
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir(parents=True)
+        print(write(options, out))
 
 
 if __name__ == "__main__":
