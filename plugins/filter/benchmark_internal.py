@@ -16,7 +16,12 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import chart, fleet_report, host_results
+from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import (
+    chart,
+    fleet_report,
+    gpus_to_measure,
+    host_results,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import variables as benchmark_variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.median_and_outliers import BenchmarkValueError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import probe_matrix_speed
@@ -37,7 +42,7 @@ def benchmark_start(settings: Mapping[str, Any], usage: Mapping[str, Any]) -> di
     source = importlib.import_module(_PROGRAM).__spec__.loader.get_source(_PROGRAM)
     largest = max(settings["benchmark_sizes"]) // probe_matrix_speed.TILE * probe_matrix_speed.TILE
     return {
-        **host_results.selection(plain(usage), settings["benchmark_engine"]),
+        **gpus_to_measure.selection(plain(usage), settings["benchmark_engine"]),
         "matrix_size": min(max(largest, probe_matrix_speed.SIZE_MIN), probe_matrix_speed.SIZE_MAX),
         # Ansible's loader returns bytes.
         "program": source.decode() if isinstance(source, bytes) else source,

@@ -155,7 +155,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
     gather_all_vendors as accelerators_gather,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_changes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_writing
 
 
 def main() -> None:
@@ -163,7 +163,7 @@ def main() -> None:
     pinned_environment.pin()
     module = AnsibleModule(
         argument_spec={
-            "vendor": {"type": "str", "choices": list(accelerator_changes.KINDS), "required": True},
+            "vendor": {"type": "str", "choices": list(accelerator_writing.KINDS), "required": True},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "cdi_kind": {"type": "str"},
             "path": {"type": "path"},
@@ -178,9 +178,9 @@ def main() -> None:
         return accelerators_gather.gather(dict, vendors=[module.params["vendor"]])
 
     try:
-        result = accelerator_changes.apply_state(module.params, gather_facts, module.check_mode)
-    except accelerator_changes.ERRORS as error:
-        module.fail_json(msg=accelerator_changes.error_text(error, accelerator_changes.path_of(module.params)))
+        result = accelerator_writing.apply_state(module.params, gather_facts, module.check_mode)
+    except accelerator_writing.ERRORS as error:
+        module.fail_json(msg=accelerator_writing.error_text(error, accelerator_writing.path_of(module.params)))
     for warning in result.pop("warnings"):
         module.warn(warning)
     module.exit_json(**result)

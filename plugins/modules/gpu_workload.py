@@ -375,7 +375,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_drain_an
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapter_list
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_options import OPTIONS, without_effect
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import WorkloadError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_verbs import WorkloadDrain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_begin_end_and_owner import WorkloadDrain
 
 
 def main() -> None:

@@ -211,8 +211,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import (
-    changes,
     specification,
+    specification_writing,
     stale_driver_version,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
@@ -262,11 +262,11 @@ def main() -> None:
         )["facts"]
 
     try:
-        result = changes.apply_state(module.params, gather_facts, module.check_mode)
+        result = specification_writing.apply_state(module.params, gather_facts, module.check_mode)
     except BindingMissing as error:
         module.fail_json(**error.result())
-    except changes.ERRORS as error:
-        module.fail_json(msg=changes.error_text(error, changes.path_of(module.params)))
+    except specification_writing.ERRORS as error:
+        module.fail_json(msg=specification_writing.error_text(error, specification_writing.path_of(module.params)))
     for warning in result.pop("warnings"):
         module.warn(warning)
     module.exit_json(**result)

@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
     amd_kfd_nodes,
     amd_sysfs_values,
     schema,
-    sysfs_reading,
+    sysfs_refusals,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import (
@@ -47,7 +47,7 @@ class AcceleratorsOfAmd(NamedTuple):
 
 
 def read(
-    tree: sysfs_reading.SysfsTree, functions: list[dict], kernel: str | None, read_ras: bool = False
+    tree: sysfs_refusals.SysfsTree, functions: list[dict], kernel: str | None, read_ras: bool = False
 ) -> AcceleratorsOfAmd:
     """Return AMD's devices. `functions`: PCI functions of the host. `kernel`: the release of the running kernel."""
     candidates = {one["address"]: one for one in accelerator_pci_ids.pick(functions) if one["vendor"] == AMD}
@@ -73,7 +73,11 @@ def read(
 
 class _AmdReader:
     def __init__(
-        self, tree: sysfs_reading.SysfsTree, candidates: dict[str, dict], kernel: str | None, read_ras: bool
+        self,
+        tree: sysfs_refusals.SysfsTree,
+        candidates: dict[str, dict],
+        kernel: str | None,
+        read_ras: bool,
     ) -> None:
         self.tree = tree
         self.candidates = candidates
@@ -184,7 +188,7 @@ class _AmdReader:
         self, address: str, group: list[amd_kfd_nodes.AcceleratorKfdNode], index: int
     ) -> list[schema.AcceleratorDevice]:
         """Return one GPU, or all of its partitions."""
-        attributes = sysfs_reading.SysfsAttributes(self.tree, f"{_PCI}/{address}")
+        attributes = sysfs_refusals.SysfsAttributes(self.tree, f"{_PCI}/{address}")
         function = self.candidates.get(address)
         lost = self._reason_lost(address, function)
         if self.version_refusal:
@@ -227,7 +231,7 @@ class _AmdReader:
         device_id = self.candidates.get(address, {}).get("device_id")
         if device_id in amd_compute_gpus.MODELS:
             return False
-        attributes = sysfs_reading.SysfsAttributes(self.tree, f"{_PCI}/{address}")
+        attributes = sysfs_refusals.SysfsAttributes(self.tree, f"{_PCI}/{address}")
         return any(node.has_cpu for node in group) or amd_sysfs_values.is_integrated(attributes)
 
     def _reason_lost(self, address: str, function: dict | None) -> str | None:
@@ -244,7 +248,7 @@ class _AmdReader:
 
     def _values(
         self,
-        attributes: sysfs_reading.SysfsAttributes,
+        attributes: sysfs_refusals.SysfsAttributes,
         function: dict,
         node: amd_kfd_nodes.AcceleratorKfdNode,
         lost: str | None,
@@ -294,7 +298,7 @@ class _AmdReader:
         """Return the memory of a partition, which KFD computes from the GPU's memory and its partitions."""
         name = "mem_banks/0/properties"
         reading = self.tree.read(f"{amd_kfd_nodes.DIRECTORY}/{node.name}/{name}")
-        size = sysfs_reading.properties(reading.text or "").get("size_in_bytes")
+        size = sysfs_refusals.properties(reading.text or "").get("size_in_bytes")
         if size:
             return size // _MIB
         unread["memory_total_mib"] = f"{name}: {reading.refusal or 'no size_in_bytes'}"

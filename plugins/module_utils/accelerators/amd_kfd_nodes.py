@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import sysfs_reading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import sysfs_refusals
 
 DIRECTORY = "/sys/class/kfd/kfd/topology/nodes"
 _XGMI = 11
@@ -44,14 +44,14 @@ class AcceleratorKfd(NamedTuple):
     hidden: tuple[str, ...]
 
 
-def read(tree: sysfs_reading.SysfsTree, functions: dict[str, dict], render_nodes: dict[int, str]) -> AcceleratorKfd:
+def read(tree: sysfs_refusals.SysfsTree, functions: dict[str, dict], render_nodes: dict[int, str]) -> AcceleratorKfd:
     """Return the KFD nodes with GPUs. `render_nodes`: PCI addresses by the number of the function's renderD node."""
     if not tree.exists(DIRECTORY):
         return AcceleratorKfd(loaded=False, nodes=(), hidden=())
     nodes, hidden = [], []
     for name in tree.names(DIRECTORY, r"[0-9]{1,6}"):
         reading = tree.read(f"{DIRECTORY}/{name}/properties")
-        found = sysfs_reading.properties(reading.text or "")
+        found = sysfs_refusals.properties(reading.text or "")
         if "simd_count" not in found:
             hidden.append(f"KFD node {name}: {reading.refusal or 'no simd_count in its properties'}")
         elif found["simd_count"] > 0:
@@ -100,14 +100,14 @@ def _node(tree, name: str, found: dict[str, int], functions: dict[str, dict], re
     )
 
 
-def _peers(tree: sysfs_reading.SysfsTree, directory: str) -> tuple[tuple[str, ...] | None, str | None]:
+def _peers(tree: sysfs_refusals.SysfsTree, directory: str) -> tuple[tuple[str, ...] | None, str | None]:
     """Return the names of the nodes with an XGMI link. If a link cannot be read: None, and the reason."""
     if not tree.exists(directory):
         return None, None
     peers = []
     for name in tree.names(directory, r"[0-9]{1,6}"):
         reading = tree.read(f"{directory}/{name}/properties")
-        found = sysfs_reading.properties(reading.text or "")
+        found = sysfs_refusals.properties(reading.text or "")
         if "type" not in found or "node_to" not in found:
             return None, f"io_links/{name}: {reading.refusal or 'no type and node_to in its properties'}"
         if found["type"] == _XGMI:

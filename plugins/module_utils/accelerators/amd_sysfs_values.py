@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema, sysfs_reading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema, sysfs_refusals
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
 
 _UNIQUE_ID = r"[0-9a-f]{16}"
@@ -26,17 +26,17 @@ _POWERS = ("power1_average", "power1_input")
 _CLEARS = "reading the counters clears the status in the hardware of MI200. Set read_ras: true"
 
 
-def unique_id(attributes: sysfs_reading.SysfsAttributes) -> str | None:
+def unique_id(attributes: sysfs_refusals.SysfsAttributes) -> str | None:
     found = attributes.matching("stable_id", "unique_id", _UNIQUE_ID)
     return found if found and int(found, 16) else None
 
 
-def compute_mode(attributes: sysfs_reading.SysfsAttributes) -> str | None:
+def compute_mode(attributes: sysfs_refusals.SysfsAttributes) -> str | None:
     """Return the partition mode: SPX for a whole GPU, or DPX, TPX, QPX or CPX. None without partitions."""
     return attributes.matching("partition", "current_compute_partition", _COMPUTE_MODE)
 
 
-def is_integrated(attributes: sysfs_reading.SysfsAttributes) -> bool:
+def is_integrated(attributes: sysfs_refusals.SysfsAttributes) -> bool:
     """Return whether the GPU is part of a CPU: only such GPUs have the sensor of the north bridge's voltage.
 
     Source: hwmon_attributes_visible in amdgpu_pm.c. Recent kernels except MI300A, which is an accelerator.
@@ -45,7 +45,7 @@ def is_integrated(attributes: sysfs_reading.SysfsAttributes) -> bool:
     return directory is not None and attributes.tree.exists(f"{attributes.directory}/{directory}/in1_label")
 
 
-def memory(attributes: sysfs_reading.SysfsAttributes) -> dict[str, int | None]:
+def memory(attributes: sysfs_refusals.SysfsAttributes) -> dict[str, int | None]:
     """Return the memory of a whole GPU."""
     values = {}
     for key, name in (("memory_total_mib", "mem_info_vram_total"), ("memory_used_mib", "mem_info_vram_used")):
@@ -58,7 +58,7 @@ def memory(attributes: sysfs_reading.SysfsAttributes) -> dict[str, int | None]:
     return values
 
 
-def temperature(attributes: sysfs_reading.SysfsAttributes) -> int | None:
+def temperature(attributes: sysfs_refusals.SysfsAttributes) -> int | None:
     directory = _sensors(attributes, "temperature_c")
     if directory is None:
         return None
@@ -74,7 +74,7 @@ def temperature(attributes: sysfs_reading.SysfsAttributes) -> int | None:
     return None
 
 
-def power(attributes: sysfs_reading.SysfsAttributes) -> float | None:
+def power(attributes: sysfs_refusals.SysfsAttributes) -> float | None:
     directory = _sensors(attributes, "power_w")
     for name in _POWERS if directory else ():
         value = attributes.number("power_w", f"{directory}/{name}", most=_MOST_MICROWATTS)
@@ -84,11 +84,11 @@ def power(attributes: sysfs_reading.SysfsAttributes) -> float | None:
     return None
 
 
-def utilization(attributes: sysfs_reading.SysfsAttributes) -> int | None:
+def utilization(attributes: sysfs_refusals.SysfsAttributes) -> int | None:
     return attributes.number("utilization_percent", "gpu_busy_percent", most=100)
 
 
-def firmware(attributes: sysfs_reading.SysfsAttributes) -> dict[str, str] | None:
+def firmware(attributes: sysfs_refusals.SysfsAttributes) -> dict[str, str] | None:
     names = attributes.tree.names(f"{attributes.directory}/fw_version", r"[a-z0-9_]{1,32}_fw_version")
     paths = {name[: -len("_fw_version")]: f"fw_version/{name}" for name in names}
     paths["vbios"] = "vbios_version"
@@ -97,7 +97,7 @@ def firmware(attributes: sysfs_reading.SysfsAttributes) -> dict[str, str] | None
 
 
 def errors(
-    attributes: sysfs_reading.SysfsAttributes, may_read_counters: bool
+    attributes: sysfs_refusals.SysfsAttributes, may_read_counters: bool
 ) -> tuple[schema.AcceleratorErrors, list[str]]:
     """Return the errors, and why they degrade the GPU. A sum with an unread part is null, but a known error counts."""
     counts = _counters(attributes, may_read_counters)
@@ -115,11 +115,11 @@ def errors(
     return schema.errors(corrected, uncorrected, pending), reasons
 
 
-def _is_unread(attributes: sysfs_reading.SysfsAttributes) -> bool:
+def _is_unread(attributes: sysfs_refusals.SysfsAttributes) -> bool:
     return "errors" in attributes.unread
 
 
-def _counters(attributes: sysfs_reading.SysfsAttributes, may_read: bool) -> dict[str, int | None]:
+def _counters(attributes: sysfs_refusals.SysfsAttributes, may_read: bool) -> dict[str, int | None]:
     names = attributes.tree.names(f"{attributes.directory}/ras", r"[a-z0-9_]{1,32}_err_count")
     kinds = ("ue", "ce")
     sums: dict[str, int | None] = dict.fromkeys(kinds)
@@ -137,7 +137,7 @@ def _counters(attributes: sysfs_reading.SysfsAttributes, may_read: bool) -> dict
     return sums
 
 
-def _bad_pages(attributes: sysfs_reading.SysfsAttributes) -> tuple[bool | None, bool | None]:
+def _bad_pages(attributes: sysfs_refusals.SysfsAttributes) -> tuple[bool | None, bool | None]:
     """Return whether pages are pending retirement, and whether a retirement failed."""
     path = f"{attributes.directory}/ras/gpu_vram_bad_pages"
     if not attributes.tree.exists(path):
@@ -150,7 +150,7 @@ def _bad_pages(attributes: sysfs_reading.SysfsAttributes) -> tuple[bool | None, 
     return "P" in flags, "F" in flags
 
 
-def _sensors(attributes: sysfs_reading.SysfsAttributes, key: str) -> str | None:
+def _sensors(attributes: sysfs_refusals.SysfsAttributes, key: str) -> str | None:
     """Return the directory of the GPU's own sensors. `key`: what is null if that cannot be read."""
     for name in attributes.tree.names(f"{attributes.directory}/hwmon", r"hwmon[0-9]{1,6}"):
         if attributes.raw(key, f"hwmon/{name}/name") == "amdgpu":

@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
     neuron_devices,
     nvidia_devices,
     schema,
-    sysfs_reading,
+    sysfs_refusals,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
@@ -43,7 +43,7 @@ def gather(
     `nvidia_facts` returns the facts of facts/gather.py. It is not called on a host that has neither a GPU nor a driver
     of NVIDIA, so that such a host needs no pynvml.
     """
-    tree = sysfs_reading.SysfsTree(root)
+    tree = sysfs_refusals.SysfsTree(root)
     functions = pci_functions.scan_all(root)
     kernel = tree.read("/proc/sys/kernel/osrelease").text
     kernel = kernel if untrusted_text.is_like(untrusted_text.KERNEL_RELEASE, kernel) else None
@@ -69,7 +69,7 @@ def gather(
 
 
 def _nvidia(
-    nvidia_facts: Callable[[], Mapping[str, Any]], functions: list[dict], tree: sysfs_reading.SysfsTree
+    nvidia_facts: Callable[[], Mapping[str, Any]], functions: list[dict], tree: sysfs_refusals.SysfsTree
 ) -> tuple[list[schema.AcceleratorDevice], schema.AcceleratorVendor]:
     has_gpu = any(one["vendor_id"] == pci_functions.NVIDIA_VENDOR_ID and one["kind"] == "gpu" for one in functions)
     if not has_gpu and not facts_gather.has_driver(tree.root):

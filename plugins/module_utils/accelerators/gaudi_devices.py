@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
     gaudi_host_state,
     gaudi_sysfs_values,
     schema,
-    sysfs_reading,
+    sysfs_refusals,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, pci_functions
@@ -54,7 +54,7 @@ class AcceleratorsGaudiPlace(NamedTuple):
     control_node: str
 
 
-def read(tree: sysfs_reading.SysfsTree, functions: list[dict], kernel: str | None) -> AcceleratorsOfGaudi:
+def read(tree: sysfs_refusals.SysfsTree, functions: list[dict], kernel: str | None) -> AcceleratorsOfGaudi:
     """Return Gaudi's devices. `functions`: PCI functions of the host. `kernel`: the release of the running kernel."""
     found = [one for one in accelerator_pci_ids.pick(functions) if one["vendor_id"] == VENDOR_ID]
     usable = [one for one in found if not pci_functions.is_for_guests(one)]
@@ -68,7 +68,7 @@ def read(tree: sysfs_reading.SysfsTree, functions: list[dict], kernel: str | Non
 
 
 def _host(
-    tree: sysfs_reading.SysfsTree, usable: list[dict], kernel: str | None
+    tree: sysfs_refusals.SysfsTree, usable: list[dict], kernel: str | None
 ) -> gaudi_host_state.AcceleratorsGaudiHost:
     version = tree.read(f"/sys/module/{DRIVER}/version").text
     is_of_vendor = untrusted_text.is_like(untrusted_text.PACKAGE_VERSION, version)
@@ -84,7 +84,7 @@ def _host(
     )
 
 
-def _places(tree: sysfs_reading.SysfsTree) -> dict[str, AcceleratorsGaudiPlace]:
+def _places(tree: sysfs_refusals.SysfsTree) -> dict[str, AcceleratorsGaudiPlace]:
     """Return where the kernel shows each accelerator, by PCI address."""
     places: dict[str, AcceleratorsGaudiPlace] = {}
     for directory, prefix, below, device_node, control_node in _CLASSES:
@@ -101,7 +101,7 @@ def _places(tree: sysfs_reading.SysfsTree) -> dict[str, AcceleratorsGaudiPlace]:
 
 
 def _device(
-    tree: sysfs_reading.SysfsTree,
+    tree: sysfs_refusals.SysfsTree,
     function: dict,
     place: AcceleratorsGaudiPlace | None,
     host: gaudi_host_state.AcceleratorsGaudiHost,
@@ -122,7 +122,7 @@ def _device(
     values["driver_version"] = host.driver_version
     if place is None:
         return schema.device(GAUDI, **values, health=gaudi_host_state.health_without_node())
-    attributes = sysfs_reading.SysfsAttributes(tree, place.attributes)
+    attributes = sysfs_refusals.SysfsAttributes(tree, place.attributes)
     module = gaudi_sysfs_values.module_id(attributes)
     if module is not None and device_id not in PCIE_CARDS:
         values.update(stable_id=f"{gaudi_sysfs_values.MODULE}{module}", stable_id_kind=schema.MODULE_ID)
@@ -141,7 +141,7 @@ def _device(
 
 
 def _nodes(
-    tree: sysfs_reading.SysfsTree, address: str, place: AcceleratorsGaudiPlace, unread: dict[str, str]
+    tree: sysfs_refusals.SysfsTree, address: str, place: AcceleratorsGaudiPlace, unread: dict[str, str]
 ) -> list[schema.AcceleratorNode]:
     paths = [(place.device_node, "device"), (place.control_node, "control")]
     names = tree.names(f"{_PCI}/{address}/infiniband_verbs", r"uverbs[0-9]{1,6}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import sysfs_reading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import sysfs_refusals
 
 # The start of a stable ID. A bare number would be the index of another accelerator.
 MODULE = "module-"
@@ -23,23 +23,23 @@ _TYPE = r"GAUDI([2-9]?)[A-Z]?(?: [A-Z0-9 ]{1,32})?"
 _MODEL = r"HL-?[A-Z0-9]{1,16}(?:-[A-Z0-9]{1,16})?"
 
 
-def module_id(attributes: sysfs_reading.SysfsAttributes) -> int | None:
+def module_id(attributes: sysfs_refusals.SysfsAttributes) -> int | None:
     """Return the number of the module on the board. It is the same after every boot; the index is not."""
     return attributes.number("stable_id", "module_id", most=_MOST_MODULES)
 
 
-def status(attributes: sysfs_reading.SysfsAttributes) -> str | None:
+def status(attributes: sysfs_refusals.SysfsAttributes) -> str | None:
     return attributes.text("health", "status")
 
 
-def generation(attributes: sysfs_reading.SysfsAttributes) -> str | None:
+def generation(attributes: sysfs_refusals.SysfsAttributes) -> str | None:
     """Return the generation that the driver tells, for a PCI ID that does not tell it."""
     text = attributes.matching("generation", "device_type", _TYPE)
     match = re.fullmatch(_TYPE, text, re.ASCII) if text else None
     return f"Gaudi{match[1]}" if match else None
 
 
-def model(attributes: sysfs_reading.SysfsAttributes, function: str) -> str | None:
+def model(attributes: sysfs_refusals.SysfsAttributes, function: str) -> str | None:
     """Return the name of the card. The driver gives it to the sensors of the PCI function."""
     tree = attributes.tree
     for directory in (f"{function}/hwmon", f"{attributes.directory}/hwmon"):
@@ -50,7 +50,7 @@ def model(attributes: sysfs_reading.SysfsAttributes, function: str) -> str | Non
     return None
 
 
-def firmware(attributes: sysfs_reading.SysfsAttributes) -> dict[str, str] | None:
+def firmware(attributes: sysfs_refusals.SysfsAttributes) -> dict[str, str] | None:
     """Return the versions of the firmware. First-generation accelerators leave some of them empty."""
     found = {name: attributes.matching("firmware", f"{name}_ver", _VERSION) for name in _FIRMWARE}
     return {name: value for name, value in found.items() if value} or None

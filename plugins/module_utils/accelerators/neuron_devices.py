@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
     neuron_pci_addresses,
     neuron_sysfs_values,
     schema,
-    sysfs_reading,
+    sysfs_refusals,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, pci_functions
@@ -37,7 +37,7 @@ class AcceleratorsOfNeuron(NamedTuple):
 
 
 def read(
-    tree: sysfs_reading.SysfsTree,
+    tree: sysfs_refusals.SysfsTree,
     functions: list[dict],
     kernel: str | None,
     sources: neuron_pci_addresses.AcceleratorsNeuronSources | None = None,
@@ -65,7 +65,7 @@ def read(
 
 
 class _NeuronReader:
-    def __init__(self, tree: sysfs_reading.SysfsTree, candidates: list[dict]) -> None:
+    def __init__(self, tree: sysfs_refusals.SysfsTree, candidates: list[dict]) -> None:
         self.tree = tree
         self.candidates = {one["address"]: one for one in candidates}
         self.bound = [one["address"] for one in candidates if one["kernel_driver"] == PCI_DRIVER]

@@ -21,7 +21,7 @@ import subprocess
 from collections.abc import Iterable
 from typing import Callable, NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import sysfs_reading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import sysfs_refusals
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment, untrusted_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 
@@ -92,7 +92,7 @@ def resolve(chips: list[int], bound: list[str], sources: AcceleratorsNeuronSourc
     return AcceleratorsNeuronMap(found, unknown, frozenset(hidden))
 
 
-def real_sources(tree: sysfs_reading.SysfsTree, ask_driver: bool = True) -> AcceleratorsNeuronSources:
+def real_sources(tree: sysfs_refusals.SysfsTree, ask_driver: bool = True) -> AcceleratorsNeuronSources:
     """Return the sources of a host. Programs and devices are only used below the root directory `/`."""
     is_host = tree.root == "/"
     return AcceleratorsNeuronSources(
@@ -102,7 +102,7 @@ def real_sources(tree: sysfs_reading.SysfsTree, ask_driver: bool = True) -> Acce
     )
 
 
-def kernel_messages(tree: sysfs_reading.SysfsTree) -> Iterable[str]:
+def kernel_messages(tree: sysfs_refusals.SysfsTree) -> Iterable[str]:
     """Return the messages of the kernel itself. Programs can write to the same log, but not with facility 0."""
     try:
         handle = os.open(tree.path(_KERNEL_LOG), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -207,7 +207,7 @@ class _Bdf(ctypes.Structure):
     ]
 
 
-def _ask_driver(tree: sysfs_reading.SysfsTree, chip: int) -> AcceleratorsNeuronAnswer:
+def _ask_driver(tree: sysfs_refusals.SysfsTree, chip: int) -> AcceleratorsNeuronAnswer:
     """Ask the driver through the node of a chip.
 
     Opened for writing only, the driver does not attach this process to the chip and does not wait for a reset. Nothing
@@ -217,7 +217,8 @@ def _ask_driver(tree: sysfs_reading.SysfsTree, chip: int) -> AcceleratorsNeuronA
         handle = os.open(tree.path(f"/dev/neuron{chip}"), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         return AcceleratorsNeuronAnswer(
-            refusal=f"/dev/neuron{chip}: {sysfs_reading.cause(error)}", is_hidden=error.errno == errno.EPERM
+            refusal=f"/dev/neuron{chip}: {sysfs_refusals.cause(error)}",
+            is_hidden=error.errno == errno.EPERM,
         )
     try:
         if not stat.S_ISCHR(os.fstat(handle).st_mode):
@@ -225,7 +226,7 @@ def _ask_driver(tree: sysfs_reading.SysfsTree, chip: int) -> AcceleratorsNeuronA
         answer = _Bdf()
         fcntl.ioctl(handle, _DEVICE_BDF_EXT, answer)
     except OSError as error:
-        return AcceleratorsNeuronAnswer(refusal=f"/dev/neuron{chip}: {sysfs_reading.cause(error)}")
+        return AcceleratorsNeuronAnswer(refusal=f"/dev/neuron{chip}: {sysfs_refusals.cause(error)}")
     finally:
         os.close(handle)
     text = f"{answer.domain:04x}:{answer.bus:02x}:{answer.slot:02x}.{answer.func:x}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema, sysfs_reading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema, sysfs_refusals
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
 
 KERNEL_LOG = "Check the kernel log for messages of neuron"
@@ -39,9 +39,9 @@ class AcceleratorsNeuronReading(NamedTuple):
     peers: list[int] | None
 
 
-def read(tree: sysfs_reading.SysfsTree, directory: str) -> AcceleratorsNeuronReading:
+def read(tree: sysfs_refusals.SysfsTree, directory: str) -> AcceleratorsNeuronReading:
     """Return the values of the chip whose attributes are in a directory."""
-    attributes = sysfs_reading.SysfsAttributes(tree, directory)
+    attributes = sysfs_refusals.SysfsAttributes(tree, directory)
     cores = tree.names(directory, r"neuron_core[0-9]{1,3}")
     errors = schema.errors(_sum(attributes, _CORRECTED), _sum(attributes, _UNCORRECTED))
     values = {
@@ -63,14 +63,14 @@ def memory_total_mib(device_id: str | None) -> int | None:
     return None if gib is None else gib * _GIB_IN_MIB
 
 
-def _serial_number(attributes: sysfs_reading.SysfsAttributes) -> str | None:
+def _serial_number(attributes: sysfs_refusals.SysfsAttributes) -> str | None:
     """Return the serial number, which Inferentia has not. The line is empty if the chip does not tell it."""
     serial = attributes.matching("stable_id", "info/serial_number", r"[0-9a-fA-F]{16}")
     # A number of all the same digits is a place holder, and several chips could have it.
     return serial.lower() if serial and re.fullmatch(r"(?:0{16}|f{16})", serial.lower()) is None else None
 
 
-def _sum(attributes: sysfs_reading.SysfsAttributes, names: tuple[str, ...]) -> int | None:
+def _sum(attributes: sysfs_refusals.SysfsAttributes, names: tuple[str, ...]) -> int | None:
     """Return the sum of counters, or None if one of them is missing or cannot be read."""
     total = 0
     for name in names:
@@ -84,7 +84,7 @@ def _sum(attributes: sysfs_reading.SysfsAttributes, names: tuple[str, ...]) -> i
     return total
 
 
-def _memory_used(attributes: sysfs_reading.SysfsAttributes, cores: list[str]) -> int | None:
+def _memory_used(attributes: sysfs_refusals.SysfsAttributes, cores: list[str]) -> int | None:
     total = 0
     for core in cores:
         # This counter is the current use. `present` is the last change.
@@ -95,7 +95,7 @@ def _memory_used(attributes: sysfs_reading.SysfsAttributes, cores: list[str]) ->
     return total // _MIB if cores else None
 
 
-def _peers(attributes: sysfs_reading.SysfsAttributes) -> list[int] | None:
+def _peers(attributes: sysfs_refusals.SysfsAttributes) -> list[int] | None:
     """Return the numbers of linked chips. The line is empty on instances without links between chips."""
     name = "connected_devices"
     reading = attributes.tree.read(f"{attributes.directory}/{name}")
@@ -109,7 +109,7 @@ def _peers(attributes: sysfs_reading.SysfsAttributes) -> list[int] | None:
     return sorted({int(part) for part in reading.text.split(",") if part.strip()})
 
 
-def _health(attributes: sysfs_reading.SysfsAttributes, cores: list[str], errors: schema.AcceleratorErrors) -> dict:
+def _health(attributes: sysfs_refusals.SysfsAttributes, cores: list[str], errors: schema.AcceleratorErrors) -> dict:
     state = attributes.number("health", "reset", most=_INVALID)
     if state == _INVALID:
         return schema.health(schema.LOST, f"the driver reports the chip as invalid. {KERNEL_LOG}, and reboot the host")
@@ -136,6 +136,6 @@ def _health(attributes: sysfs_reading.SysfsAttributes, cores: list[str], errors:
     return schema.health(schema.OK)
 
 
-def _unhealthy_components(attributes: sysfs_reading.SysfsAttributes) -> str | None:
+def _unhealthy_components(attributes: sysfs_refusals.SysfsAttributes) -> str | None:
     names = attributes.text("health", "stats/hardware/health_status/unhealthy_components")
     return names.replace(",", ", ") if names else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema, sysfs_reading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema, sysfs_refusals
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import (
     nvidia_device_nodes,
     nvidia_generations,
@@ -45,7 +45,7 @@ _WITHOUT_DRIVER = (schema.NO_DRIVER, schema.DRIVER_NOT_LOADED)
 
 
 def convert(
-    facts: Mapping[str, Any], tree: sysfs_reading.SysfsTree
+    facts: Mapping[str, Any], tree: sysfs_refusals.SysfsTree
 ) -> tuple[list[schema.AcceleratorDevice], schema.AcceleratorVendor]:
     """Return NVIDIA's devices and the state of the vendor. `facts`: from facts/gather.py."""
     version = facts["nvidia_driver"]["version"]
@@ -62,7 +62,7 @@ def convert(
     return devices, state
 
 
-def _gpu(gpu: Mapping[str, Any], version: str | None, tree: sysfs_reading.SysfsTree) -> schema.AcceleratorDevice:
+def _gpu(gpu: Mapping[str, Any], version: str | None, tree: sysfs_refusals.SysfsTree) -> schema.AcceleratorDevice:
     stable_id = gpu["uuid"] or gpu["pci_bus_id"]
     firmware = {name: gpu[key] for name, key in _FIRMWARE.items() if gpu.get(key)}
     return schema.device(
@@ -96,7 +96,7 @@ def _mig_device(
     gpu: Mapping[str, Any],
     parent: schema.AcceleratorDevice,
     capabilities: Mapping[str, int],
-    tree: sysfs_reading.SysfsTree,
+    tree: sysfs_refusals.SysfsTree,
 ) -> schema.AcceleratorDevice:
     """Return a MIG device. The sensors, errors and health that it shares with its GPU are those of the GPU."""
     keys = nvidia_device_nodes.mig_keys(gpu["minor"], slot["gi"], slot["ci"])
@@ -118,7 +118,7 @@ def _mig_device(
     )
 
 
-def _gpu_nodes(gpu: Mapping[str, Any], tree: sysfs_reading.SysfsTree) -> list[schema.AcceleratorNode] | None:
+def _gpu_nodes(gpu: Mapping[str, Any], tree: sysfs_refusals.SysfsTree) -> list[schema.AcceleratorNode] | None:
     found = [_node(tree, path, "control") for path in nvidia_device_nodes.CONTROL_NODES if tree.gid(path) is not None]
     if gpu["minor"] is not None:
         found.append(_node(tree, nvidia_device_nodes.gpu_node(gpu["minor"]), "device"))
@@ -127,7 +127,7 @@ def _gpu_nodes(gpu: Mapping[str, Any], tree: sysfs_reading.SysfsTree) -> list[sc
     return found or None
 
 
-def _node(tree: sysfs_reading.SysfsTree, path: str, role: str) -> schema.AcceleratorNode:
+def _node(tree: sysfs_refusals.SysfsTree, path: str, role: str) -> schema.AcceleratorNode:
     return {"path": path, "role": role, "gid": tree.gid(path)}
 
 
@@ -160,7 +160,7 @@ def _name_peers(devices: Sequence[schema.AcceleratorDevice]) -> None:
 
 
 def _only_on_pci(
-    facts: Mapping[str, Any], tree: sysfs_reading.SysfsTree
+    facts: Mapping[str, Any], tree: sysfs_refusals.SysfsTree
 ) -> tuple[list[schema.AcceleratorDevice], list[dict[str, str]]]:
     """Return the GPUs that NVML does not show, and those that are not counted."""
     known = {gpu["pci_bus_id"] for gpu in facts["nvidia_gpus"]}

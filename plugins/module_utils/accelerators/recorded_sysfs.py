@@ -16,10 +16,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import sysfs_reading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import sysfs_refusals
 
 
-class AcceleratorRecordedTree(sysfs_reading.SysfsTree):
+class AcceleratorRecordedTree(sysfs_refusals.SysfsTree):
     """A tree in the place of the host's. `kernels`: the releases that the module of the vendor is installed for."""
 
     def __init__(self, record: Mapping[str, Any], kernels: Mapping[str, list[str]] | None = None) -> None:
@@ -36,7 +36,7 @@ class AcceleratorRecordedTree(sysfs_reading.SysfsTree):
                 self._entries.setdefault(parent, set()).add(name)
                 entry = parent
 
-    def read_bytes(self, path: str, limit: int = sysfs_reading.MOST_BYTES) -> bytes:
+    def read_bytes(self, path: str, limit: int = sysfs_refusals.MOST_BYTES) -> bytes:
         if path in self._refused:
             raise OSError(self._refused[path], os.strerror(self._refused[path]))
         if path not in self._texts:
@@ -45,7 +45,7 @@ class AcceleratorRecordedTree(sysfs_reading.SysfsTree):
 
     def names(self, path: str, pattern: str) -> list[str]:
         found = (name for name in self._entries.get(path, ()) if re.fullmatch(pattern, name, re.ASCII))
-        return sorted(found, key=sysfs_reading.natural)
+        return sorted(found, key=sysfs_refusals.natural)
 
     def exists(self, path: str) -> bool:
         parent, name = posixpath.split(path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import variable
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_changes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_writing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendor_differences import KIND
 
 
@@ -20,4 +20,4 @@ class AmdDriverRequest:
     source: str = variable("kernel", choices=("kernel", "none"))
     activate: bool = variable(True)
     users: list[str] = variable([], form=r"[A-Za-z_][A-Za-z0-9_.@-]*\$?", sample="alice")
-    cdi_kind: str = variable(accelerator_changes.KINDS["amd"], form=KIND, sample="gpufleet-amd/gpu")
+    cdi_kind: str = variable(accelerator_writing.KINDS["amd"], form=KIND, sample="gpufleet-amd/gpu")

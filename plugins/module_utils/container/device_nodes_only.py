@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_changes, specification_reader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_writing, specification_reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
     device_node_groups,
     gpus_of_container,
@@ -87,7 +87,7 @@ class NodeVendor:
     def __init__(self, gather: Gather, root: str = "/", cdi_kind: str | None = None) -> None:
         self._gather = gather
         self._root = root
-        self._cdi_kind = cdi_kind or accelerator_changes.KINDS[self.name]
+        self._cdi_kind = cdi_kind or accelerator_writing.KINDS[self.name]
         self.inventory = Inventory()
         self.topology = Topology()
         # Control nodes by unit, and all nodes with their roles.
@@ -302,7 +302,7 @@ class NodeVendor:
         return os.path.exists(os.path.join(self._root, node.lstrip("/")))
 
     def _is_own(self, name: str) -> bool:
-        kinds = (self._cdi_kind, accelerator_changes.KINDS[self.name])
+        kinds = (self._cdi_kind, accelerator_writing.KINDS[self.name])
         return name.partition("=")[0] in kinds and "=" in name
 
     def _read_specs(self, engine: EngineState) -> specification_reader.Specs:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import variable
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_changes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_writing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import repository_variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendor_differences import KIND
 
@@ -42,7 +42,7 @@ class GaudiDriverRequest(repository_variables.RepositoryVariables):
     driver_package: str = variable("", form=_PACKAGE, sample="habanalabs-dkms")
     extra_packages: list[str] = variable([], form=_PACKAGE, sample="habanalabs-rdma-core")
     container_runtime: bool = variable(False)
-    cdi_kind: str = variable(accelerator_changes.KINDS["gaudi"], form=KIND, sample="gpufleet-gaudi/gpu")
+    cdi_kind: str = variable(accelerator_writing.KINDS["gaudi"], form=KIND, sample="gpufleet-gaudi/gpu")
 
 
 def read(values: Mapping[str, Any]) -> GaudiDriverRequest:

@@ -11,7 +11,9 @@ import posixpath
 import re
 import typing as t
 
-NVIDIA, OPERATOR = "nvidia", "nvidia_operator"
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import unusable_chart_variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.unusable_chart_variables import NVIDIA, OPERATOR
+
 # The vendor of each plugin.
 VENDORS = {NVIDIA: "nvidia", OPERATOR: "nvidia", "amd": "amd", "neuron": "neuron", "gaudi_operator": "gaudi"}
 # What a DaemonSet or a release is, by its images and by the name of its chart. DRA drivers come first.
@@ -107,21 +109,16 @@ def plan(request: t.Mapping[str, t.Any], charts: t.Mapping[str, t.Any], observed
     """
     result = ClusterPlan()
     for name, chart in request["charts"].items():
-        result.problems += _chart_problems(name, chart, charts)
+        result.problems += unusable_chart_variables.of_chart(name, chart, charts)
     if result.problems:
         return result
     selected = list(request["plugins"]) if request["state"] == "present" else []
     wanted = {name: merged(charts[name], request["charts"].get(name) or {}) for name in charts}
-    result.problems += _selection_problems(request, selected)
+    result.problems += unusable_chart_variables.of_selection(request, selected)
     result.releases = [_release(name, wanted[name], request) for name in selected]
-    result.problems += _shared_releases(selected, result.releases)
+    result.problems += unusable_chart_variables.shared_releases(selected, result.releases)
     names = {(release.name, release.namespace) for release in result.releases}
-    result.problems += [
-        f"{release.name}: chart nvidia-device-plugin refuses namespace default. Set namespace in "
-        f"gpu_kubernetes_cluster_charts.{NVIDIA} to another one."
-        for name, release in zip(selected, result.releases)
-        if name == NVIDIA and release.namespace == "default"
-    ]
+    result.problems += unusable_chart_variables.default_namespace(selected, result.releases)
     ours = {(chart["release"], chart["namespace"]) for chart in wanted.values()}
     leaving = {(one["name"], one["namespace"]) for one in observed["releases"]} & (ours - names)
     result.remove = [{"name": name, "namespace": namespace} for name, namespace in sorted(leaving)]
@@ -129,19 +126,6 @@ def plan(request: t.Mapping[str, t.Any], charts: t.Mapping[str, t.Any], observed
         result.problems += _conflicts(vendor, _found(observed), names | leaving)
     _runtime_classes(result, request["runtime_class"] if NVIDIA in selected else "", observed["runtime_classes"])
     return result
-
-
-def _shared_releases(plugins: t.Sequence[str], releases: t.Sequence[ChartRelease]) -> list[str]:
-    """Refuse one release for two plugins: each run would replace the chart of one with that of the other."""
-    owners: dict[tuple[str, str], dict[str, None]] = {}
-    for name, one in zip(plugins, releases):
-        owners.setdefault((one.name, one.namespace), {})[name] = None
-    return [
-        f"Plugins {', '.join([*names][:-1])} and {[*names][-1]} have the same release {release} in namespace "
-        f"{namespace}. Set release or namespace in gpu_kubernetes_cluster_charts.{[*names][-1]} to another one."
-        for (release, namespace), names in owners.items()
-        if len(names) > 1
-    ]
 
 
 def _runtime_classes(result: ClusterPlan, wanted: str, existing: t.Iterable[t.Mapping[str, t.Any]]) -> None:
@@ -165,54 +149,6 @@ def merged(base: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> dict[str
         both = isinstance(value, dict) and isinstance(result.get(key), dict)
         result[key] = merged(result[key], value) if both else value
     return result
-
-
-def _selection_problems(request: t.Mapping[str, t.Any], selected: t.Collection[str]) -> list[str]:
-    problems = []
-    if {NVIDIA, OPERATOR} <= {*selected}:
-        problems.append(
-            "gpu_kubernetes_cluster_plugins names nvidia and nvidia_operator. The GPU Operator brings the device "
-            "plugin. Remove one of them."
-        )
-    replicas, is_mps = request["nvidia_replicas"], request["nvidia_sharing"] == "mps"
-    if request["nvidia_sharing"] != "none" and replicas < 2:
-        problems.append(
-            f"gpu_kubernetes_cluster_nvidia_replicas is {replicas}, but sharing needs at least 2. Set it to the number "
-            "of pods that share a GPU, or set gpu_kubernetes_cluster_nvidia_sharing to none."
-        )
-    if is_mps and request["nvidia_mig_strategy"] == "mixed":
-        problems.append(
-            "gpu_kubernetes_cluster_nvidia_sharing is mps, which the device plugin refuses with MIG strategy mixed. "
-            "Set gpu_kubernetes_cluster_nvidia_mig_strategy to none or single."
-        )
-    return problems
-
-
-def _chart_problems(name: str, chart: t.Any, charts: t.Mapping[str, t.Any]) -> list[str]:
-    """Check the user's changes of one chart. A misspelled key would install the chart of the role."""
-    place = f"gpu_kubernetes_cluster_charts.{name}"
-    if name not in charts:
-        return [f"gpu_kubernetes_cluster_charts has the unknown key {name}. Known keys: {', '.join(charts)}."]
-    if not isinstance(chart, dict):
-        return [f"{place} is not a dictionary. Its keys are {', '.join(charts[name])}."]
-    problems = [
-        f"{place} has the unknown key {key}. Known keys: {', '.join(charts[name])}."
-        for key in chart
-        if key not in charts[name]
-    ]
-    given = {key: value for key, value in chart.items() if key in charts[name]}
-    # Without a version, the repository's newest chart is installed.
-    wrong = [
-        key
-        for key, value in given.items()
-        if not isinstance(value, dict if key == "values" else str)
-        and (value is not None or key not in ("repository", "version"))
-    ]
-    problems += [
-        f"{place}.{key} is not a {'dictionary' if key == 'values' else 'text'}: {chart[key]}." for key in wrong
-    ]
-    empty = [key for key in ("chart", "namespace", "release") if chart.get(key) == ""]
-    return problems + [f"{place}.{key} is empty. Set it, or remove the key." for key in empty]
 
 
 def _release(name: str, chart: t.Mapping[str, t.Any], request: t.Mapping[str, t.Any]) -> ChartRelease:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, variable
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_changes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_writing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import repository_variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendor_differences import KIND
 
@@ -37,7 +37,7 @@ class NeuronDriverRequest(repository_variables.RepositoryVariables):
     suite: str = variable("", form=r"[a-z][a-z0-9.-]*", sample="noble")
     oci_hook: bool = variable(False)
     oci_hook_default_runtime: bool = variable(False)
-    cdi_kind: str = variable(accelerator_changes.KINDS["neuron"], form=KIND, sample="gpufleet-neuron/gpu")
+    cdi_kind: str = variable(accelerator_writing.KINDS["neuron"], form=KIND, sample="gpufleet-neuron/gpu")
 
 
 def read(values: Mapping[str, Any]) -> NeuronDriverRequest:

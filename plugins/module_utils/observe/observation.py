@@ -43,7 +43,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import (
     accelerator_records,
     containerd_and_crio_files,
     declared_places,
-    gpu_users,
+    device_holder_containers,
     nvidia_devices,
     nvidia_runtimes,
     package_origins,
@@ -199,7 +199,7 @@ def _add_nvidia(root: str, host: dict, functions: list, run: Run) -> None:
     # An LXC guest has the kernel of its node.
     is_guest = host["os"]["variant"] == lxc_guest.VARIANT
     host["initramfs"] = [] if is_guest else outdated_initramfs.read(root, host["kernel"], group["driver"], run)
-    host["holders"] = gpu_users.holders(root) if group["driver"]["loaded"] else []
+    host["holders"] = device_holder_containers.holders(root) if group["driver"]["loaded"] else []
 
 
 def _mask_files(files: dict[str, dict], names: list[str]) -> None:
@@ -226,7 +226,7 @@ def _add_engines(root: str, host: dict, daemon_json: dict, ask: Ask | None) -> N
     host["docker_daemon_json"] = secret_masking.masked_tree(daemon_json)
     host["engines"] = observe_engines.engines(host, ask)
     host["engine_processes"] = engine_processes.read(root)
-    gpu_users.add_container_names(host, ask)
+    device_holder_containers.add_container_names(host, ask)
     info = host["engines"]["docker"]["info"] or {}
     flag = next((flag["value"] for flag in daemon_json["flags"] if flag["key"] == "data-root"), None)
     host["docker_data"] = docker_data_directory.read(root, info.get("root_dir"), daemon_json["content"] or {}, flag)

@@ -20,6 +20,8 @@ _DROPPED = re.compile(
 _GENERATIONS = ("ada", "blackwell")
 _NOT_ALLOWED = re.compile(r"[^a-z0-9.-]+")
 UNKNOWN = "unknown"
+# The name of the generic resource in gres.conf and slurm.conf.
+NAME = "gpu"
 
 
 def of_device(device: Mapping[str, Any], given: Mapping[str, str] | None) -> str:

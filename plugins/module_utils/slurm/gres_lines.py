@@ -20,20 +20,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_nam
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import gpu_types
 
-NAME = "gpu"
 # The role of the device nodes that belong to one device, and the flag for the environment variable that Slurm sets:
 # gres.conf(5). Slurm knows no variable for the other vendors; their runtimes see what the cgroup allows.
 _ROLES = {NVIDIA: "device", AMD: "render", INTEL: "render"}
 _FLAGS = {NVIDIA: "nvidia_gpu_env", AMD: "amd_gpu_env", INTEL: "intel_gpu_env"}
 _NO_VARIABLES = "no_gpu_env"
-# The vendors of the plugins that detect GPUs. Newer releases have more, which the user can name.
-DETECTED = {"nvml": (NVIDIA,), "rsmi": (AMD,), "oneapi": (INTEL,), "nvidia": (NVIDIA,)}
 _NUMBERED = re.compile(r"(.*?)(\d+)")
-# Slurm's suffixes of a count: k and KiB are powers of 1024, KB of 1000. SchedMD/slurm (284c3b95), suffix_mult.
-_COUNT = re.compile(r"([0-9]+)(?:([kmgtp])(i?b)?)?", re.ASCII | re.IGNORECASE)
-_POWERS = "kmgtp"
-# Longer counts are as wrong as this one.
-_MOST_DIGITS = 18
 
 
 @dataclass(frozen=True)
@@ -109,14 +101,9 @@ def lines(node: str, devices: Sequence[SlurmGres], *, detection_off: bool = Fals
     """Return explicit lines. `detection_off`: another line turns AutoDetect on for all nodes."""
     start = f"NodeName={node} " + ("AutoDetect=off " if detection_off else "")
     return [
-        f"{start}Name={NAME} Type={group[0].kind} {_file_option(group)} Flags={group[0].flags}"
+        f"{start}Name={gpu_types.NAME} Type={group[0].kind} {_file_option(group)} Flags={group[0].flags}"
         for group in _groups(devices)
     ]
-
-
-def detection_line(node: str, plugin: str) -> str:
-    """Return the line with which slurmd detects the GPUs of a node."""
-    return f"NodeName={node} AutoDetect={plugin}"
 
 
 def node_gres(devices: Iterable[SlurmGres]) -> str:
@@ -124,34 +111,7 @@ def node_gres(devices: Iterable[SlurmGres]) -> str:
     counts: dict[str, int] = {}
     for device in devices:
         counts[device.kind] = counts.get(device.kind, 0) + 1
-    return ",".join(f"{NAME}:{kind}:{count}" for kind, count in counts.items())
-
-
-def parse_gres(text: str) -> dict[str, int]:
-    """Return the number of GPUs by type of a Gres, "" for those without a type. gpu:a100:2(S:0-1),shard:4 → a100: 2."""
-    counts: dict[str, int] = {}
-    for part in re.sub(r"\([^()]*\)", "", text).split(","):
-        fields = part.split(":")
-        if fields[0] != NAME:
-            continue
-        number = count(fields[-1]) if len(fields) > 1 else None
-        # A type can be a number: gpu:1080:2.
-        kind = fields[1] if len(fields) > 2 or (len(fields) > 1 and number is None) else ""
-        counts[kind] = counts.get(kind, 0) + (1 if number is None else number)
-    return counts
-
-
-def count(text: str) -> int | None:
-    """Return a count of Slurm: 8, 1K. None for what is no number, which Slurm reads as a type, and 0 for a bad one."""
-    if not "0" <= text[:1] <= "9":
-        return None
-    match = _COUNT.fullmatch(text)
-    if match is None:
-        return 0
-    digits, letter, unit = match.groups()
-    base = 1000 if (unit or "").lower() == "b" else 1024
-    power = _POWERS.index(letter.lower()) + 1 if letter else 0
-    return int(digits.lstrip("0")[:_MOST_DIGITS] or 0) * base**power
+    return ",".join(f"{gpu_types.NAME}:{kind}:{count}" for kind, count in counts.items())
 
 
 def _groups(devices: Sequence[SlurmGres]) -> list[list[SlurmGres]]:

@@ -6,10 +6,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import configuration_files, gres_lines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import (
+    auto_detection,
+    configuration_files,
+    gpu_types,
+    reported_gres,
+)
 
 # States in which a job holds its GPUs: squeue(1).
 _HOLDING = {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT"}
@@ -70,11 +74,11 @@ def numbered_files(gres_conf: str, node: str, node_gres: str) -> dict[int, froze
     if configuration_files.includes(gres_conf):
         return None
     lines = [line for line in configuration_files.parse(gres_conf) if configuration_files.applies(line, node)]
-    if detection(lines) != "off":
+    if auto_detection.effective(lines) != "off":
         return None
     found: list[tuple[str, frozenset[str]]] = []
     for line in lines:
-        if line.options.get("name", "").lower() != gres_lines.NAME:
+        if line.options.get("name", "").lower() != gpu_types.NAME:
             continue
         kind = line.options.get("type", "")
         if "multiplefiles" in line.options:
@@ -85,17 +89,10 @@ def numbered_files(gres_conf: str, node: str, node_gres: str) -> dict[int, froze
             found += [(kind, frozenset([path])) for path in configuration_files.expand(line.options["file"])]
         else:
             return None
-    kinds = list(gres_lines.parse_gres(node_gres)) or list(dict.fromkeys(kind for kind, _paths in found))
+    kinds = list(reported_gres.parse(node_gres)) or list(dict.fromkeys(kind for kind, _paths in found))
     if not {kind for kind, _paths in found} <= set(kinds):
         if len({kind for kind, _paths in found}) > 1:
             return None
         kinds = [kind for kind, _paths in found]
     found.sort(key=lambda one: kinds.index(one[0]))
     return dict(enumerate(paths for _kind, paths in found))
-
-
-def detection(lines: Sequence[configuration_files.SlurmLine]) -> str:
-    """Return the value of AutoDetect for a node. A line for the node overrides one for all nodes."""
-    found = [line for line in lines if "autodetect" in line.options]
-    found.sort(key=lambda line: "nodename" not in line.options)
-    return found[0].options["autodetect"].lower() if found else "off"

@@ -12,7 +12,13 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import shown
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import configuration_files, unusable_variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import (
+    auto_detection,
+    configuration_files,
+    gpu_types,
+    reported_gres,
+    unusable_variables,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import gres_lines as slurm_gres_lines
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_drain_and_resume import SlurmNode
 
@@ -133,7 +139,7 @@ def _describe(
             f"Installed plugins: {found}. Install the plugin of the same release as slurmd, or use off."
         )
     elif selected:
-        result.gres_lines = [slurm_gres_lines.detection_line(host.name, request.detect)]
+        result.gres_lines = [auto_detection.line(host.name, request.detect)]
     result.node_gres = slurm_gres_lines.node_gres(selected)
     start = host.hardware or f"NodeName={host.name}"
     result.node_line = f"{start} Gres={result.node_gres}" if result.node_gres else start
@@ -148,8 +154,8 @@ def _others(host: SlurmHost, name: str) -> list[configuration_files.SlurmLine]:
 def _plan_gres(host: SlurmHost, request: SlurmRequest, result: SlurmNodePlan) -> None:
     wanted = result.gres_lines if request.present else []
     others = _others(host, GRES)
-    foreign = [line for line in others if line.options.get("name", "").lower() == slurm_gres_lines.NAME]
-    detects = [line for line in others if "nodename" in line.options and _detection(line) not in ("", "off")]
+    foreign = [line for line in others if line.options.get("name", "").lower() == gpu_types.NAME]
+    detection = auto_detection.contradiction(others, host.name, f"{host.directory}/{GRES}")
     path = f"{host.directory}/{GRES}"
     if host.configless:
         if wanted:
@@ -165,22 +171,14 @@ def _plan_gres(host: SlurmHost, request: SlurmRequest, result: SlurmNodePlan) ->
             "these lines, or do not use this role for the node."
         )
         return
-    if detects and wanted:
-        result.problems.append(
-            f"{path} sets AutoDetect={_detection(detects[0])} for node {host.name} (line {detects[0].number}), so "
-            "Slurm would detect the devices in addition to the lines of this role. Remove this line, or do not use "
-            "this role for the node."
-        )
+    if detection and wanted:
+        result.problems.append(detection)
         return
     if wanted and configuration_files.includes(host.texts.get(GRES) or ""):
         result.notes.append(
             f"{path} includes other files, which are not read. They must not describe GPUs of this node."
         )
     result.gres_changes = _edit(host, GRES, wanted, result)
-
-
-def _detection(line: configuration_files.SlurmLine) -> str:
-    return line.options.get("autodetect", "").lower()
 
 
 def _plan_cgroup(host: SlurmHost, request: SlurmRequest, result: SlurmNodePlan) -> None:
@@ -271,7 +269,7 @@ def findings(host: SlurmHost, wanted: str, *, constrains: bool = True) -> list[s
                 f"{SLURM} has no TaskPlugin=task/cgroup, so ConstrainDevices has no effect, and jobs can use GPUs of "
                 "other jobs."
             )
-        if slurm_gres_lines.NAME not in settings.get("grestypes", "").lower().split(","):
+        if gpu_types.NAME not in settings.get("grestypes", "").lower().split(","):
             found.append(f"{SLURM} has no GresTypes=gpu, so Slurm does not read the GPUs.")
     if host.unanswered:
         found.append(host.unanswered)
@@ -284,7 +282,7 @@ def findings(host: SlurmHost, wanted: str, *, constrains: bool = True) -> list[s
             f"The controller rejected the registration of node {host.node.name} ({shown(host.node.reason)}), usually "
             f"because {SLURM} has other devices than the node. {way_out}"
         )
-    elif slurm_gres_lines.parse_gres(host.node.gres) not in (slurm_gres_lines.parse_gres(wanted), _untyped(wanted)):
+    elif reported_gres.parse(host.node.gres) not in (reported_gres.parse(wanted), _untyped(wanted)):
         found.append(
             f"The controller has Gres={host.node.gres or '(none)'} for node {host.node.name}, but the node has "
             f"{wanted or 'no devices'}. {way_out}"
@@ -293,7 +291,7 @@ def findings(host: SlurmHost, wanted: str, *, constrains: bool = True) -> list[s
 
 
 def _untyped(wanted: str) -> dict[str, int]:
-    total = sum(slurm_gres_lines.parse_gres(wanted).values())
+    total = sum(reported_gres.parse(wanted).values())
     return {"": total} if total else {}
 
 
@@ -316,5 +314,5 @@ def health(host: SlurmHost) -> tuple[list[str], list[str]]:
 
 def _counts_differ(host: SlurmHost, selected: Sequence[slurm_gres_lines.SlurmGres]) -> bool:
     """Return whether the number of devices differs. The types are the administrator's choice."""
-    known = sum(slurm_gres_lines.parse_gres(host.node.gres).values()) if host.node else 0
+    known = sum(reported_gres.parse(host.node.gres).values()) if host.node else 0
     return known != len(selected) or bool(host.node and host.node.states & _REJECTED)

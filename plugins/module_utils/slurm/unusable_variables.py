@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import gres_lines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import auto_detection
 
 if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import gres_lines
     from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_files_plan import SlurmHost, SlurmRequest
 
 
@@ -19,7 +19,7 @@ def problems(host: SlurmHost, request: SlurmRequest, selected: Sequence[gres_lin
     """Return what the user must correct, with the place and the way out."""
     found = [_types(host.devices, request.types)]
     if request.detect != "off":
-        found += [_detected(request.detect, selected), _detected_types(request)]
+        found += [auto_detection.other_vendors(request.detect, selected), auto_detection.unfit_types(request)]
     if host.lacks_client:
         found.append(
             f"{host.lacks_client} does not exist. Set gpu_slurm_node_programs to the directory of Slurm's programs, or "
@@ -51,31 +51,4 @@ def _types(devices: Iterable[Mapping[str, Any]], types: Mapping[str, str]) -> st
     return (
         f"gpu_slurm_node_types names {', '.join(map(repr, strange))}, but this host has {here or 'unknown models'}. "
         "Correct the name, or also set the types of all devices of this host."
-    )
-
-
-def _detected(plugin: str, selected: Iterable[gres_lines.SlurmGres]) -> str:
-    vendors = gres_lines.DETECTED.get(plugin)
-    others = sorted({one.vendor for one in selected} - set(vendors)) if vendors else []
-    if not others:
-        return ""
-    return (
-        f"gpu_slurm_node_detect={plugin} detects only devices of {', '.join(vendors or ())}, but this host also has "
-        f"devices of {', '.join(others)}. Set gpu_slurm_node_detect to off."
-    )
-
-
-def _detected_types(request: SlurmRequest) -> str:
-    """Return which types do not fit. A detected device has its own name, of which the type must be a part."""
-    wrong = [
-        f"{kind} for {model!r}"
-        for model, kind in request.types.items()
-        if kind.lower() not in re.sub(r"\s+", "_", model.lower())
-    ]
-    if not wrong:
-        return ""
-    return (
-        f"gpu_slurm_node_types has {', '.join(wrong)}. With gpu_slurm_node_detect={request.detect}, a type must be a "
-        "part of the model's name in lower case, with '_' for spaces. Change the type, or set gpu_slurm_node_detect to "
-        "off."
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment, standalone_program
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import changes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification_writing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
 
 Run = Callable[[list], tuple]
@@ -24,8 +24,8 @@ def main(options: dict[str, Any]) -> None:
     pinned_environment.pin()
     try:
         lines = refresh(options, standalone_program.run)
-    except (*changes.ERRORS, gather.BindingMissing) as error:
-        sys.stderr.write(f"{changes.error_text(error, options['path'])}\n")
+    except (*specification_writing.ERRORS, gather.BindingMissing) as error:
+        sys.stderr.write(f"{specification_writing.error_text(error, options['path'])}\n")
         raise SystemExit(1) from None
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
@@ -41,7 +41,7 @@ def refresh(options: dict[str, Any], run: Run) -> list[str]:
 
     # That unit may write its specification later than this one, and engines reject two with the same devices.
     params = {**options, "state": "absent"} if owner else options
-    result = changes.apply_state(params, gather_facts, check=False, root=options["root"])
+    result = specification_writing.apply_state(params, gather_facts, check=False, root=options["root"])
     lines = [*result["warnings"], *(f"without GPU {gpu['gpu']}: {gpu['reason']}" for gpu in result["skipped"])]
     if owner:
         return [*lines, f"{owner} writes the CDI specification, so {path} does not exist"]

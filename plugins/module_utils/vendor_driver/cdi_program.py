@@ -12,9 +12,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema, sysfs_reading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema, sysfs_refusals
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_changes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_writing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import vendor_differences
 
@@ -27,8 +27,8 @@ def main(options: dict[str, Any]) -> None:
     pinned_environment.pin()
     try:
         lines = refresh(options)
-    except accelerator_changes.ERRORS as error:
-        sys.stderr.write(f"{accelerator_changes.error_text(error, options['path'])}\n")
+    except accelerator_writing.ERRORS as error:
+        sys.stderr.write(f"{accelerator_writing.error_text(error, options['path'])}\n")
         raise SystemExit(1) from None
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
@@ -39,9 +39,9 @@ def refresh(options: Mapping[str, Any]) -> list[str]:
     devices, vendor = _read(options["vendor"], root)
     facts = {"accelerators": devices, "accelerator_vendors": {options["vendor"]: vendor}}
     if vendor["state"] in _WITHOUT_DEVICES:
-        result = accelerator_changes.apply_state({**options, "state": "absent"}, lambda: facts, False, root)
+        result = accelerator_writing.apply_state({**options, "state": "absent"}, lambda: facts, False, root)
         return [f"{path} does not exist: {vendor['reason']}"] if result["changed"] else []
-    result = accelerator_changes.apply_state(options, lambda: facts, False, root)
+    result = accelerator_writing.apply_state(options, lambda: facts, False, root)
     # The timer runs this every minute, so an unchanged specification is not worth a line in the journal.
     if not result["changed"]:
         return []
@@ -54,5 +54,5 @@ def refresh(options: Mapping[str, Any]) -> list[str]:
 def _read(name: str, root: str) -> tuple[list[Any], Any]:
     """Return the devices and the state of one vendor, without accelerators/gather_all_vendors.py, which loads NVML."""
     vendor = next(one for one in vendor_differences.VENDORS.values() if one.name == name)
-    tree = sysfs_reading.SysfsTree(root)
+    tree = sysfs_refusals.SysfsTree(root)
     return vendor.read(tree, pci_functions.scan_all(root), tree.read("/proc/sys/kernel/osrelease").text)

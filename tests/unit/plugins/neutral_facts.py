@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import nvidia_devices, sysfs_reading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
+    nvidia_devices,
+    sysfs_refusals,
+)
 
 # The key of the schema, and the path in an item of nvidia_gpus.
 _PAIRS = {
@@ -30,7 +33,7 @@ _MIG_PAIRS = {"stable_id": "uuid", "memory_total_mib": "memory_total_mib", "part
 
 def differences(facts: dict, root: str) -> list[str]:
     """Return what the neutral devices of a host say that its NVIDIA facts do not, or the other way round."""
-    devices, state = nvidia_devices.convert(facts, sysfs_reading.SysfsTree(root))
+    devices, state = nvidia_devices.convert(facts, sysfs_refusals.SysfsTree(root))
     found = []
     if (state["state"], state["reason"]) != (facts["nvidia_gpu_state"], facts["nvidia_gpu_state_reason"]):
         found.append(f"state {state}")

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd_devices, sysfs_reading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
+    amd_devices,
+    sysfs_refusals,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 
 SIMULATOR = Path(__file__).resolve().parents[2] / "sandbox/simulator"
@@ -51,7 +54,9 @@ class SimulatedAmd:
 
     def read(self):
         return amd_devices.read(
-            sysfs_reading.SysfsTree(str(self.root)), pci_functions.scan_all(str(self.root)), "6.1.0-49-amd64"
+            sysfs_refusals.SysfsTree(str(self.root)),
+            pci_functions.scan_all(str(self.root)),
+            "6.1.0-49-amd64",
         )
 
 

@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd_kfd_nodes, sysfs_reading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
+    amd_kfd_nodes,
+    sysfs_refusals,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.amd import visible_devices
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import (
@@ -98,7 +101,7 @@ class AmdVendor(NodeVendor):
         The runtime of ROCm opens the nodes of all GPUs. So of the processes that KFD knows, only those count that have
         memory or a queue on the GPU, and of all others, those that have its node open.
         """
-        tree = sysfs_reading.SysfsTree(self._root)
+        tree = sysfs_refusals.SysfsTree(self._root)
         if not tree.exists(_PROCESSES):
             return super()._with_processes(inventory)
         units = self._units_by_kfd_id(tree)
@@ -116,12 +119,12 @@ class AmdVendor(NodeVendor):
         changed = tuple(replace(unit, gpu=gpus[unit.gpu.uuid]) for unit in inventory.units)
         return replace(inventory, gpus=tuple(gpus.values()), units=changed)
 
-    def _units_by_kfd_id(self, tree: sysfs_reading.SysfsTree) -> dict[str, str]:
+    def _units_by_kfd_id(self, tree: sysfs_refusals.SysfsTree) -> dict[str, str]:
         """Return the stable ID of each unit by the ID that KFD gives it until the next boot."""
         found = {}
         for name in tree.names(amd_kfd_nodes.DIRECTORY, r"[0-9]{1,6}"):
             base = f"{amd_kfd_nodes.DIRECTORY}/{name}"
-            minor = sysfs_reading.properties(tree.read(f"{base}/properties").text or "").get("drm_render_minor")
+            minor = sysfs_refusals.properties(tree.read(f"{base}/properties").text or "").get("drm_render_minor")
             kfd_id = tree.read(f"{base}/gpu_id").text
             if minor in self._minors and kfd_id:
                 found[kfd_id] = self._minors[minor]
@@ -140,7 +143,7 @@ def _links(one: Mapping[str, Any], other: Mapping[str, Any]) -> int:
     return _LINKED if is_linked else 0
 
 
-def _used(tree: sysfs_reading.SysfsTree, directory: str) -> set[str]:
+def _used(tree: sysfs_refusals.SysfsTree, directory: str) -> set[str]:
     """Return the IDs of the GPUs on which a process has memory or a queue."""
     found = {
         name[len("vram_") :]

@@ -28,7 +28,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import 
     default_runtime as default_runtime_of_roles,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import drop_in as cri_runtime
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import engine_file_parsing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import engine_file_parsing, unread_imports
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import (
     HABANA,
     NVIDIA,
@@ -208,12 +208,9 @@ def _containerd(result: CriPlan, host: Host, version: str, runtime: CriRuntime, 
     result.reasons += [text.rstrip(".") for text in found.reasons]
     if found.problems:
         return
-    unread = _unread(host) if found.drop_in is not None else []
-    if unread:
-        result.problems.append(
-            f"containerd imports {', '.join(unread)}, which could not be read on the host, so the effect of a drop-in "
-            "is unknown. Nothing was changed. Correct the key imports or the file, and run the role again."
-        )
+    problem = unread_imports.problem(host) if found.drop_in is not None else None
+    if problem:
+        result.problems.append(problem)
         return
     if found.drop_in is not None and seen["masked"] and (found.root or not found.merges):
         result.reasons.append(
@@ -237,16 +234,6 @@ def _containerd(result: CriPlan, host: Host, version: str, runtime: CriRuntime, 
         return
     change = _change(host, CONTAINERD, [*files, *roots] if found.drop_in else [*roots, *files], "restarted")
     _add(result, "containerd", runtime, change, policy)
-
-
-def _unread(host: Host) -> list[str]:
-    """Return the imports that the observation has not read. Own drop-ins may be missing."""
-    texts, found = host["cri_files"]["containerd"], []
-    for path in host["cri_files"].get("unread") or []:
-        imports = cri_runtime.imports(path, texts[path]) if path in texts else [path]
-        missing = [name for name in imports if name not in owned.CONTAINERD_DROP_INS]
-        found += [name for name in missing if not cri_runtime.selected([name], path, texts)]
-    return found
 
 
 def _beside(host: Host, runtime: CriRuntime) -> list[CriRuntime]:

@@ -65,7 +65,7 @@ PRODUCTS = re.compile(r"nvidia|nvml|cuda|\bmig\b|\bamd\b|rocm|neuron|gaudi|haban
 MAY_NAME_PRODUCTS = {
     "container/vendor_of_host.py": "the list of the vendors",
     "container/planner.py": "stopping a container ignores the error that the modules report for a missing binding",
-    "cdi/accelerator_changes.py": "the content of the vendors whose specifications have only device nodes",
+    "cdi/accelerator_writing.py": "the content of the vendors whose specifications have only device nodes",
     "cdi/accelerator_specification.py": "the same",
 }
 SOURCES = sorted(path for path in MODULE_UTILS.rglob("*.py") if path.name != "__init__.py")

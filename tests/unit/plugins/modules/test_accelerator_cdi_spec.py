@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_changes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_writing
 from ansible_collections.gpufleet.hosts.plugins.modules import accelerator_cdi_spec
 
 
@@ -46,5 +46,5 @@ def test_other_vendors_are_refused(capsys, vendor):
 def test_the_result_is_documented(tmp_path):
     params = {"vendor": "amd", "state": "absent", "path": str(tmp_path / "a.json"), "cdi_kind": None}
     params = {**params, "spec_dirs": [str(tmp_path)], "additional_gids": False}
-    result = accelerator_changes.apply_state(params, dict, check_mode=False)
+    result = accelerator_writing.apply_state(params, dict, check_mode=False)
     assert set(yaml.safe_load(accelerator_cdi_spec.RETURN)) == set(result) - {"changed", "diff", "warnings"}

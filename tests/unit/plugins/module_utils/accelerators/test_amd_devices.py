@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
     amd_devices,
     amd_kfd_nodes,
     schema,
-    sysfs_reading,
+    sysfs_refusals,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import (
@@ -35,7 +35,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import (
 ID = "e3a9c0ffee123456"
 
 
-class RefusingTree(sysfs_reading.SysfsTree):
+class RefusingTree(sysfs_refusals.SysfsTree):
     """A tree in which the kernel refuses some reads, and that records all reads."""
 
     def __init__(self, root: str, refusals: dict[str, int] | None = None) -> None:
@@ -43,7 +43,7 @@ class RefusingTree(sysfs_reading.SysfsTree):
         self.refusals = refusals or {}
         self.reads: list[str] = []
 
-    def read_bytes(self, path, limit=sysfs_reading.MOST_BYTES):
+    def read_bytes(self, path, limit=sysfs_refusals.MOST_BYTES):
         self.reads.append(path)
         for end, code in self.refusals.items():
             if path.endswith(end):

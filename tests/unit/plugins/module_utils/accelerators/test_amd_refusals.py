@@ -8,14 +8,17 @@ from __future__ import annotations
 import errno
 import os
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd_devices, sysfs_reading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
+    amd_devices,
+    sysfs_refusals,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import FRU, KFD, MEMORY, RAS, SENSORS, AmdTree
 
 CODES = (errno.EPERM, errno.EINVAL, errno.ENODATA)
 
 
-class RefusingTree(sysfs_reading.SysfsTree):
+class RefusingTree(sysfs_refusals.SysfsTree):
     """A tree in which the kernel refuses to read one file, and that records all reads."""
 
     def __init__(self, root: str, refused: str = "", code: int = errno.EPERM) -> None:
@@ -23,7 +26,7 @@ class RefusingTree(sysfs_reading.SysfsTree):
         self.refused, self.code = refused, code
         self.reads: set[str] = set()
 
-    def read_bytes(self, path, limit=sysfs_reading.MOST_BYTES):
+    def read_bytes(self, path, limit=sysfs_refusals.MOST_BYTES):
         self.reads.add(path)
         if path == self.refused:
             raise OSError(self.code, os.strerror(self.code))

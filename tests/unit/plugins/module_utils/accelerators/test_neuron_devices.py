@@ -10,19 +10,22 @@ import os
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import neuron_devices, sysfs_reading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
+    neuron_devices,
+    sysfs_refusals,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import INF1, INF2, TRN1, TRN2, TRN3, NeuronTree
 
 
-class RootOnlyTree(sysfs_reading.SysfsTree):
+class RootOnlyTree(sysfs_refusals.SysfsTree):
     """A tree in which the kernel refuses some files, and that records all reads."""
 
     def __init__(self, root: str, refused: tuple[str, ...] = ()) -> None:
         super().__init__(root)
         self.refused = refused
 
-    def read_bytes(self, path, limit=sysfs_reading.MOST_BYTES):
+    def read_bytes(self, path, limit=sysfs_refusals.MOST_BYTES):
         if path.rsplit("/", 1)[-1] in self.refused:
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))
         return super().read_bytes(path, limit)

@@ -9,7 +9,10 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import neuron_pci_addresses, sysfs_reading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
+    neuron_pci_addresses,
+    sysfs_refusals,
+)
 
 BOUND = ["0000:a0:00.0", "0000:a1:00.0", "0000:a2:00.0"]
 
@@ -113,4 +116,4 @@ def test_programs_cannot_write_kernel_messages(tmp_path):
     line = "** BDF: a0:00.0 => nd[0] (routing id: 1)"
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/kmsg").write_text(f"14,1,5,-;{line}\n6,2,5,-;{line} kernel\n SUBSYSTEM=pci\nno prefix\n")
-    assert list(neuron_pci_addresses.kernel_messages(sysfs_reading.SysfsTree(str(tmp_path)))) == [f"{line} kernel"]
+    assert list(neuron_pci_addresses.kernel_messages(sysfs_refusals.SysfsTree(str(tmp_path)))) == [f"{line} kernel"]

@@ -15,7 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import nvidia_devices, sysfs_reading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
+    nvidia_devices,
+    sysfs_refusals,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import gpu_hosts, neutral_facts
@@ -64,7 +67,7 @@ def host(tmp_path, monkeypatch):
 
 
 def convert(tree: Tree, facts: dict):
-    return nvidia_devices.convert(facts, sysfs_reading.SysfsTree(tree.root))
+    return nvidia_devices.convert(facts, sysfs_refusals.SysfsTree(tree.root))
 
 
 def test_the_subsets_give_a_value_for_every_key(host):
@@ -173,7 +176,7 @@ def test_facts_with_few_keys_are_converted(tmp_path):
 def test_two_gpus_with_the_same_uuid_are_an_error(tmp_path):
     gpus = [{**gpu_hosts.gpu(index), "architecture": "ampere", "uuid": gpu_hosts.UUIDS[0]} for index in (0, 1)]
     facts = {**gpu_hosts.facts(gpus), "nvidia_pci_devices": []}
-    state = nvidia_devices.convert(facts, sysfs_reading.SysfsTree(str(tmp_path)))[1]
+    state = nvidia_devices.convert(facts, sysfs_refusals.SysfsTree(str(tmp_path)))[1]
     assert (state["state"], gpu_hosts.UUIDS[0] in state["reason"]) == ("error", True)
 
 

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
     amd_devices,
     recorded_sysfs,
-    sysfs_reading,
+    sysfs_refusals,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver import plan as vendor_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver import variables as vendor_request
@@ -81,7 +81,7 @@ def test_the_record_of_a_host_gives_the_same_devices_as_its_sysfs(tmp_path):
     tree.gpu("0000:c5:00.0", 140, APU, attributes={"hwmon/hwmon2/name": "amdgpu", "hwmon/hwmon2/in1_label": "vddnb"})
     host = amd_hosts.observed(tree.root)
     devices, state = vendor_differences.observed(host, AMD)
-    direct = amd_devices.read(sysfs_reading.SysfsTree(tree.root), pci_functions.scan_all(tree.root), KERNEL)
+    direct = amd_devices.read(sysfs_refusals.SysfsTree(tree.root), pci_functions.scan_all(tree.root), KERNEL)
     keys = ("index", "stable_id", "stable_id_kind", "pci_address", "nodes", "partition", "model", "generation")
     assert [[one[key] for key in keys] for one in devices] == [[one[key] for key in keys] for one in direct.devices]
     assert state == direct.vendor
@@ -89,7 +89,7 @@ def test_the_record_of_a_host_gives_the_same_devices_as_its_sysfs(tmp_path):
     # What the kernel refused is refused to the controller, too.
     refusing = recorded_sysfs.AcceleratorRecordedTree({"refused": {"/sys/x/y": errno.EPERM}})
     assert refusing.read("/sys/x/y").refusal == "the kernel does not permit it (EPERM)"
-    assert refusing.read("/sys/x/z") == sysfs_reading.SysfsReading()
+    assert refusing.read("/sys/x/z") == sysfs_refusals.SysfsReading()
 
 
 def test_a_gpu_that_is_reset_keeps_its_timer(tree):
@@ -106,7 +106,7 @@ def test_a_record_survives_json_and_texts_that_are_not_utf_8(tree):
     tree.file("sys/bus/pci/devices/0000:05:00.0/product_name", b"Instinct \xff\xfe\xc3\xa9")
     host = json.loads(json.dumps(amd_hosts.observed(tree.root)))
     devices, _state = vendor_differences.observed(host, AMD)
-    direct = amd_devices.read(sysfs_reading.SysfsTree(tree.root), pci_functions.scan_all(tree.root), KERNEL)
+    direct = amd_devices.read(sysfs_refusals.SysfsTree(tree.root), pci_functions.scan_all(tree.root), KERNEL)
     assert devices[0]["model"] == direct.devices[0]["model"]
 
 

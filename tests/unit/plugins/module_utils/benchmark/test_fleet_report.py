@@ -9,7 +9,11 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import fleet_report, host_results
+from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import (
+    fleet_report,
+    gpus_to_measure,
+    host_results,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.chart import chart
 from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.variables import request
 
@@ -41,14 +45,14 @@ def usage(*gpus, **more):
     ],
 )
 def test_a_gpu_that_is_used_or_unusable_is_left_alone(change, reason):
-    chosen = host_results.selection(usage(FREE, {**FREE, "uuid": "GPU-1", "index": 1, **change}), "auto")
+    chosen = gpus_to_measure.selection(usage(FREE, {**FREE, "uuid": "GPU-1", "index": 1, **change}), "auto")
     assert chosen["uuids"] == ["GPU-0"]
     assert [(gpu["uuid"], gpu["reason"]) for gpu in chosen["skipped"]] == [("GPU-1", reason)]
-    assert host_results.selection(usage({**FREE, **change}), "auto")["reason"] == "no GPU is free"
+    assert gpus_to_measure.selection(usage({**FREE, **change}), "auto")["reason"] == "no GPU is free"
 
 
 def test_a_host_without_gpus_says_why():
-    assert host_results.selection(usage(), "auto")["reason"] == "no NVIDIA GPU"
+    assert gpus_to_measure.selection(usage(), "auto")["reason"] == "no NVIDIA GPU"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +66,7 @@ def test_a_host_without_gpus_says_why():
 )
 def test_the_engine_is_that_of_gpu_container(wanted, docker, podman, engine):
     engines = {"docker": {"version": docker}, "podman": {"version": podman}}
-    assert host_results.selection(usage(FREE, engines=engines), wanted)["engine"] == engine
+    assert gpus_to_measure.selection(usage(FREE, engines=engines), wanted)["engine"] == engine
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,10 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
     gather_all_vendors as accelerators_gather,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_changes, specification_document
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import (
+    accelerator_writing,
+    specification_document,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gaudi_trees import CARD, GaudiTree
 
@@ -51,7 +54,7 @@ def apply(tree: GaudiTree, **params) -> dict:
         "spec_dirs": [directory],
         "additional_gids": False,
     }
-    return accelerator_changes.apply_state({**defaults, **params}, gather_facts, check_mode=False, root=tree.root)
+    return accelerator_writing.apply_state({**defaults, **params}, gather_facts, check_mode=False, root=tree.root)
 
 
 def devices(tree: GaudiTree) -> dict[str, list[str]]:
@@ -107,5 +110,5 @@ def test_the_specification_of_the_dra_driver_is_left_alone(tree):
 
 def test_the_default_file_and_kind():
     params = {"vendor": "gaudi", "path": None, "cdi_kind": None}
-    assert accelerator_changes.path_of(params) == "/var/run/cdi/gpufleet-gaudi.json"
-    assert accelerator_changes.kind_of(params) == "gpufleet-gaudi/gpu"
+    assert accelerator_writing.path_of(params) == "/var/run/cdi/gpufleet-gaudi.json"
+    assert accelerator_writing.kind_of(params) == "gpufleet-gaudi/gpu"

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_document
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_files as cdi_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import changes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification_writing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema, driver_tree
 
@@ -73,12 +73,12 @@ class Host:
             "device_numbers": False,
             "additional_gids": False,
         }
-        return changes.apply_state({**defaults, **params}, self.gather_facts, check, str(self.root))
+        return specification_writing.apply_state({**defaults, **params}, self.gather_facts, check, str(self.root))
 
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    monkeypatch.setattr(changes.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(specification_writing.platform, "machine", lambda: "x86_64")
     return Host(tmp_path)
 
 
@@ -459,7 +459,7 @@ def test_specification_of_the_unit_is_written_again_with_the_unit(host, monkeypa
     path = host.dynamic / "gpufleet-nvidia.json"
     host.dynamic.mkdir(parents=True)
     host.run(path=str(path))
-    monkeypatch.setattr(changes.owned, "CDI_REFRESHED", str(path))
+    monkeypatch.setattr(specification_writing.owned, "CDI_REFRESHED", str(path))
     (warning,) = host.run()["warnings"]
     assert "systemctl restart gpufleet-cdi-refresh.service" in warning
     assert "state=absent" not in warning
@@ -505,7 +505,7 @@ def test_a_feature_needs_no_gpu(host):
 )
 def test_each_kind_has_a_default_path_of_its_own(params, expected):
     defaults = {"mode": "gpu", "vendor": "nvidia.com", "class": None, "path": None}
-    assert changes.path_of({**defaults, **params}) == expected
+    assert specification_writing.path_of({**defaults, **params}) == expected
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,12 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids as hardware
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import amd_compute_gpus
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import configuration_files, gpu_types, gres_lines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import (
+    configuration_files,
+    gpu_types,
+    gres_lines,
+    reported_gres,
+)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +279,7 @@ def test_lines_of_gres_conf_and_of_the_node(devices, expected, node_gres):
     assert gres_lines.lines("gpu-1", selected) == expected
     assert gres_lines.node_gres(selected) == node_gres
     assert skipped == []
-    counts = gres_lines.parse_gres(node_gres)
+    counts = reported_gres.parse(node_gres)
     assert sum(counts.values()) == len(selected)
 
 
@@ -324,8 +329,8 @@ def test_a_device_that_slurm_cannot_use_is_left_out_and_named(device, reason):
     ],
 )
 def test_the_gres_of_a_node_is_counted_by_type(text, expected):
-    assert gres_lines.parse_gres(text) == expected
+    assert reported_gres.parse(text) == expected
 
 
 def test_a_count_of_thousands_of_digits_is_more_than_any_host_has():
-    assert gres_lines.parse_gres("gpu:a100:" + "9" * 5000)["a100"] > 10**15
+    assert reported_gres.parse("gpu:a100:" + "9" * 5000)["a100"] > 10**15

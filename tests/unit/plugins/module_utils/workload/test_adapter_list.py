@@ -16,11 +16,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import (
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import WorkloadError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.container_adapter import ContainerWorkload
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_begin_end_and_owner import WorkloadDrain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_record import (
     WorkloadRecord,
     WorkloadRecords,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_verbs import WorkloadDrain
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import gpu_hosts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import TRN2, NeuronTree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.process_tree import ProcessTree

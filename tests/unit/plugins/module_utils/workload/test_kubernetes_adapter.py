@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.kubectl_
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapter_list
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import WorkloadError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_verbs import WorkloadDrain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_begin_end_and_owner import WorkloadDrain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.kubernetes_adapter import LABELS, REASON
 
 GPU = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}

@@ -14,7 +14,10 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
     gather_all_vendors as accelerators_gather,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_changes, specification_document
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import (
+    accelerator_writing,
+    specification_document,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.amd_trees import AmdTree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.neuron_trees import INF1, TRN2, NeuronTree
@@ -59,7 +62,7 @@ class Host:
             "spec_dirs": self.directories,
             "additional_gids": False,
         }
-        return accelerator_changes.apply_state({**defaults, **params}, gather_facts, check, self.tree.root)
+        return accelerator_writing.apply_state({**defaults, **params}, gather_facts, check, self.tree.root)
 
     def devices(self) -> dict[str, list[str]]:
         spec = json.loads(self.path.read_text())
@@ -149,7 +152,7 @@ def test_the_file_of_amd_is_never_changed(host):
     assert same_kind["maintained_by"][0]["missing_devices"] == [ID, "all"]
     assert "leaves it unchanged" in same_kind["warnings"][0]
     for state in ("present", "absent"):
-        with pytest.raises(accelerator_changes.ERRORS, match="was not created by this module") as raised:
+        with pytest.raises(accelerator_writing.ERRORS, match="was not created by this module") as raised:
             host.run(path=str(amd), state=state)
         assert "take_over" not in str(raised.value)
     host.run(state="absent")
@@ -178,13 +181,13 @@ def test_a_lost_gpu_and_a_missing_node_are_left_out(host):
         ("00000000000000a2", "the"),
     ]
     (host.tree.path / "dev/dri/renderD128").unlink()
-    with pytest.raises(accelerator_changes.ERRORS, match=r"would contain no device .*renderD128 does not exist"):
+    with pytest.raises(accelerator_writing.ERRORS, match=r"would contain no device .*renderD128 does not exist"):
         host.run()
 
 
 def test_gpus_with_the_same_id_are_not_described(host):
     host.tree.gpu("0000:15:00.0", 129, unique_id=ID)
-    with pytest.raises(accelerator_changes.ERRORS, match="state is error: Several devices have the same stable ID"):
+    with pytest.raises(accelerator_writing.ERRORS, match="state is error: Several devices have the same stable ID"):
         host.run()
     assert not host.path.exists()
 
@@ -198,7 +201,7 @@ def test_a_gpu_without_unique_id_is_named_by_its_address(tmp_path, monkeypatch):
 def test_a_node_that_is_no_device_is_an_error(host):
     (host.tree.path / "dev/kfd").unlink()
     (host.tree.path / "dev/kfd").mkdir()
-    with pytest.raises(accelerator_changes.ERRORS, match="/dev/kfd is not a character device"):
+    with pytest.raises(accelerator_writing.ERRORS, match="/dev/kfd is not a character device"):
         host.run()
 
 
@@ -214,15 +217,15 @@ def test_a_node_that_is_no_device_is_an_error(host):
     ],
 )
 def test_invalid_options_are_refused_before_the_host_is_read(host, params, words):
-    with pytest.raises(accelerator_changes.ERRORS, match=words):
+    with pytest.raises(accelerator_writing.ERRORS, match=words):
         host.run(**params)
     assert host.gathered == 0
 
 
 def test_the_default_file_and_kind():
     params = {"vendor": "amd", "path": None, "cdi_kind": None}
-    assert accelerator_changes.path_of(params) == "/var/run/cdi/gpufleet-amd.json"
-    assert accelerator_changes.kind_of(params) == "gpufleet-amd/gpu"
+    assert accelerator_writing.path_of(params) == "/var/run/cdi/gpufleet-amd.json"
+    assert accelerator_writing.kind_of(params) == "gpufleet-amd/gpu"
 
 
 def test_the_marker_names_the_module(host):

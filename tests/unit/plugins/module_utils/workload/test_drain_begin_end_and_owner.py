@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import drain_verbs as workload_drain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import drain_begin_end_and_owner as workload_drain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import (
     WorkloadError,
     WorkloadView,
