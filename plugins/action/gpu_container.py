@@ -18,8 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 
 kept_bytecode.use()
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import start_failures
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options, start_failures
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import secret_masking
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import (
@@ -82,12 +81,12 @@ class ActionModule(NvmlAction):
     def _refuse_unknown_options(self, plan: dict[str, Any]) -> None:
         """Refuse options that the engine's module does not have, before the first change."""
         engine = plan["engine"]
-        module = container_options.MODULES[engine]
+        module = engine_module_options.MODULES[engine]
         faults = []
         for name in module_options.unknown(module, self._engine_options()):
             others = [
                 f" It is an option of {other_module}."
-                for other, other_module in container_options.MODULES.items()
+                for other, other_module in engine_module_options.MODULES.items()
                 if other != engine and name in module_options.options(other_module)
             ]
             advice = module_options.suggestion(module, name)
@@ -134,7 +133,7 @@ class ActionModule(NvmlAction):
         given = [name for name in self._arguments if name not in _PRIVATE]
         for name in module_options.unknown(PLANNER, given):
             modules = [
-                module for module in container_options.MODULES.values() if name in module_options.options(module)
+                module for module in engine_module_options.MODULES.values() if name in module_options.options(module)
             ]
             advice = f" It is an option of {' and '.join(modules)}. Set it in engine_options." if modules else ""
             faults.append(f"gpu_container has no option {name}.{advice or module_options.suggestion(PLANNER, name)}")

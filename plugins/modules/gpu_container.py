@@ -681,11 +681,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
     engine_choice,
+    engine_module_options,
     slurm_jobs,
     start_failures,
     vendor_of_host,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.engine_module_options import OptionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import OPTIONS as ISOLATIONS
@@ -850,7 +850,7 @@ def _clear(module: AnsibleModule) -> dict:
 def _engines(module: AnsibleModule) -> dict:
     options = module.params["engine_options"] or {}
     podman = str(options.get("executable") or "podman")
-    host = container_options.docker_host(options, os.environ)
+    host = engine_module_options.docker_host(options, os.environ)
     remote = engine_choice.remote_docker(host, options, os.environ)
     if remote and module.params["engine"] != "podman":
         raise EngineError(remote)
@@ -886,7 +886,7 @@ def _plan(module: AnsibleModule) -> dict:
         check_mode=module.check_mode,
         root_user=is_root(),
         jobs=lambda inventory: slurm_jobs.find(runner(module), inventory),
-        docker_host=container_options.docker_host(params["engine_options"] or {}, os.environ),
+        docker_host=engine_module_options.docker_host(params["engine_options"] or {}, os.environ),
     )
     return planner.plan()
 

@@ -308,8 +308,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, slurm_jobs, vendor_of_host
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
+    engine_choice,
+    engine_module_options,
+    slurm_jobs,
+    vendor_of_host,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import PROCESSES, SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import (
     ReservationError,
@@ -395,7 +399,7 @@ def main() -> None:
 
 def _docker(option: str | None) -> Docker | UnavailableEngine:
     options = {"docker_host": option}
-    host = container_options.docker_host(options, os.environ)
+    host = engine_module_options.docker_host(options, os.environ)
     remote = engine_choice.remote_docker(host, options, os.environ)
     if remote:
         raise EngineError(remote)

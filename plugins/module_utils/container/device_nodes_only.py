@@ -19,10 +19,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_writing, specification_reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
     device_node_groups,
+    engine_module_options,
     gpus_of_container,
     isolation_choice,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import (
     Gpu,
     GpuProcess,
@@ -177,7 +177,7 @@ class NodeVendor:
             return Access(runtime=plain)
         nodes = tuple(dict.fromkeys(node for unit in units for node in self._nodes_of(unit)))
         image_user = task.image.user if task.image else ""
-        user = container_options.node_user(engine.name, task.options, image_user, remaps=state.userns_remap)
+        user = engine_module_options.node_user(engine.name, task.options, image_user, remaps=state.userns_remap)
         given_groups = task.options.get("group_add") or ()
         groups = device_node_groups.needed(self._root, nodes, user.user, _OPEN_NODES, is_mapped=user.is_mapped)
         if state.rootless:

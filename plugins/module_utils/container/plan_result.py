@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_assignment import Assignment
 
 
@@ -45,7 +45,7 @@ def build_plan(
     """Build the plan that the action plugin executes."""
     return {
         "engine": engine,
-        "module": container_options.MODULES[engine],
+        "module": engine_module_options.MODULES[engine],
         "module_args": module_args,
         "nothing_to_do": False,
         "predicted": False,

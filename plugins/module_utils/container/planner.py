@@ -12,8 +12,11 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, gpus_of_container
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
+    engine_choice,
+    engine_module_options,
+    gpus_of_container,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Inventory, Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_assignment import (
     Assignment,
@@ -98,8 +101,8 @@ class Planner:
     def plan(self) -> dict[str, Any]:
         """Return the plan: the call of the engine's module, the assigned GPUs and the diff."""
         self._engine = engine_choice.choose_engine(self._params["engine"], self._engines, self._name)
-        container_options.validate_name(self._engine.name, self._name)
-        self._user_options = container_options.user_options(
+        engine_module_options.validate_name(self._engine.name, self._name)
+        self._user_options = engine_module_options.user_options(
             self._engine.name, self._params, self._params["engine_options"] or {}
         )
         if self._engine.name == "docker" and self._docker_host:
@@ -206,7 +209,7 @@ class Planner:
         names, channels = self._params["features"] or (), self._params["imex_channels"] or ()
         extras = self._accelerator.extras(names, channels, self._user_options.get("env") or {})
         # ExistingContainer has the same dictionary.
-        self._user_options.update(container_options.extra_options(self._engine.name, self._user_options, extras))
+        self._user_options.update(engine_module_options.extra_options(self._engine.name, self._user_options, extras))
         self._extras = extras
         self._features = ",".join([*sorted(set(names)), *(f"imex{channel}" for channel in sorted(set(channels)))])
 
@@ -232,7 +235,7 @@ class Planner:
         if self._check_mode:
             self._warnings.append(unpulled_warning(reference, is_local=image is not None))
             return None
-        return container_options.pull_call(name, self._user_options, reference, always=policy == "always")
+        return engine_module_options.pull_call(name, self._user_options, reference, always=policy == "always")
 
     # -- GPUs ----------------------------------------------------------------------------------------------------
 
@@ -410,7 +413,7 @@ class Planner:
             "recreate": reasons,
         }
         allowed = (*assignment.access.devices, *self._extras.devices)
-        assignment.warnings += container_options.isolation_bypass_warnings(
+        assignment.warnings += engine_module_options.isolation_bypass_warnings(
             self._user_options,
             self._engine.state(),
             assignment.access,
@@ -446,11 +449,11 @@ class Planner:
         """
         if self._check_mode or not assignment.units:
             return None
-        lifetime = LIFETIME + container_options.stop_timeout(self._user_options, self._existing.stop_timeout)
+        lifetime = LIFETIME + engine_module_options.stop_timeout(self._user_options, self._existing.stop_timeout)
         return self._reservations.reserve(self._engine.name, self._name, assignment.uuids, self._exclusive, lifetime)
 
     def _removal_options(self) -> dict[str, Any]:
-        return container_options.removal_options(self._engine.name, self._user_options)
+        return engine_module_options.removal_options(self._engine.name, self._user_options)
 
     def _build_plan(
         self, module_args: dict[str, Any], assignment: Assignment, before: dict[str, Any], after: dict[str, Any]

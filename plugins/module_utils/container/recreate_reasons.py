@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import device_node_groups, gpus_of_container
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
+    device_node_groups,
+    engine_module_options,
+    gpus_of_container,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_assignment import Assignment, describe_unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus_of_container import AssignedGpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
@@ -151,7 +154,7 @@ class ExistingContainer:
         reasons += self._missing_mounts(assignment.access)
         # Docker's module ignores variables that are no longer requested.
         reasons += [
-            f"{container_options.LIBRARY_PATH}: {directory} is no longer required"
+            f"{engine_module_options.LIBRARY_PATH}: {directory} is no longer required"
             for directory, is_needed in assignment.access.search_first.items()
             if not is_needed and self._has_our_directory(directory, image)
         ]
@@ -197,7 +200,7 @@ class ExistingContainer:
         """
 
         def options(access: Access, labels: Mapping[str, str]) -> dict[str, Any]:
-            return container_options.module_arguments(
+            return engine_module_options.module_arguments(
                 self._engine.name,
                 self._user_options,
                 access,
@@ -252,13 +255,13 @@ class ExistingContainer:
         targets = [volume.split(":")[1] for volume in access.volumes]
         return {
             name: env[name]
-            for name in (container_options.LIBRARY_PATH, "PATH")
+            for name in (engine_module_options.LIBRARY_PATH, "PATH")
             if name not in given and any(target in env.get(name, "") for target in targets)
         }
 
     def _has_our_directory(self, directory: str, image: Image | None) -> bool:
         """Return whether this module put a directory of the image into the container's LD_LIBRARY_PATH."""
-        name = container_options.LIBRARY_PATH
+        name = engine_module_options.LIBRARY_PATH
         present = environment((self._inspected.get("Config") or {}).get("Env")).get(name, "").split(":")
         given = {**(image.env if image else {}), **(self._user_options.get("env") or {})}.get(name, "").split(":")
         return not self._is_from_other_tool() and directory in present and directory not in given
@@ -287,7 +290,7 @@ class ExistingContainer:
 
     def _user_devices(self) -> set[str]:
         """Return the devices that the user passes in addition to `gpus`, as written and as the path on the host."""
-        devices = self._user_options.get(container_options.NAMES[self._engine.name]["devices"]) or ()
+        devices = self._user_options.get(engine_module_options.NAMES[self._engine.name]["devices"]) or ()
         return {form for device in devices for form in (str(device), gpus_of_container.host_path(str(device)))}
 
     def _nodes(self, paths: Any) -> dict[str, str | None]:

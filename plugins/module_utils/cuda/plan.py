@@ -18,8 +18,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import packa
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver, nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed_packages import is_installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    nvidia_repository,
+    nvidia_repository_data,
+    record_of_role,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RoleTransaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
@@ -87,7 +90,7 @@ def plan(
     result = CudaPlan(request.source)
     work = RoleTransaction()
     _SOURCES[request.source](result, work, host, request, distributions)
-    if work.is_needed(host, packages_record.TOOLKIT):
+    if work.is_needed(host, record_of_role.TOOLKIT):
         work.keep = list(driver_membership.SELECTORS)
         result.transaction = work
     if not result.problems:
@@ -219,7 +222,7 @@ def _nvidia(
             work.install.append(package)
             result.reasons.append(f"CUDA {version}: {package} from NVIDIA's repository")
     result.default = f"/usr/local/cuda-{default}"
-    if work.install or nvidia_repository.is_used_by(host, packages_record.TOOLKIT):
+    if work.install or nvidia_repository.is_used_by(host, record_of_role.TOOLKIT):
         _repository(result, work, host, request)
 
 
@@ -254,7 +257,7 @@ def _repository(result: CudaPlan, work: RoleTransaction, host: Host, request: Cu
     if mirror:
         repository = {**repository, "url": mirror}
         result.reasons.append(f"the mirror {mirror} is used because this host already has it")
-    used_by_driver = nvidia_repository.is_used_by(host, packages_record.DRIVER)
+    used_by_driver = nvidia_repository.is_used_by(host, record_of_role.DRIVER)
     kept = mirror is not None or bool(nvidia_repository.entries_of(host, repository))
     removed: list[str] = []
     if work.install and not mirror:
@@ -269,7 +272,7 @@ def _repository(result: CudaPlan, work: RoleTransaction, host: Host, request: Cu
         result.problems += [clash] if clash else []
         removed, work.purge = nvidia_repository.superseded(host, repository)
     # Do not change the proxy and the key that the driver uses.
-    outdated = nvidia_repository.is_outdated(host, repository, packages_record.TOOLKIT)
+    outdated = nvidia_repository.is_outdated(host, repository, record_of_role.TOOLKIT)
     adds = bool(work.install and not kept) or (outdated and not mirror and not used_by_driver)
     has_own_entry = adds or nvidia_repository.is_ours(host, repository)
     if adds:
@@ -282,7 +285,7 @@ def _repository(result: CudaPlan, work: RoleTransaction, host: Host, request: Cu
         _file(work.files, host, nvidia_repository.APT_PREFERENCE_FILE, content)
     # With the definition, the module writes these files, too.
     if not mirror and not adds:
-        for path, text in nvidia_repository.access_files(host, repository, packages_record.TOOLKIT).items():
+        for path, text in nvidia_repository.access_files(host, repository, record_of_role.TOOLKIT).items():
             _file(work.files, host, path, text)
 
 
@@ -396,7 +399,7 @@ def _no_supported_gpu(result: CudaPlan, version: str, unsupported: dict[str, int
 
 def _untried(result: CudaPlan, host: Host) -> None:
     """Plan the verification of installed toolkits that have not passed it yet. Only root can read the record."""
-    known = packages_record.read(host, packages_record.TOOLKIT)
+    known = record_of_role.read(host, record_of_role.TOOLKIT)
     verified = (observed_files.content(host, owned.TOOLKIT_VERIFIED) or "").splitlines()
     if known["packages"] or known["uncertain"] or known["pending"]:
         result.untried = [

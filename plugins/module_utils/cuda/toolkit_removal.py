@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -27,7 +27,7 @@ def plan(host: Host, distributions: dict[str, t.Any]) -> dict[str, list[str]]:
     names = list(host["installed_packages"])
     system = distributions.get(host["os"]["key"] or "", {"packages": []})["packages"]
     toolkits = [name for name in names if _NVIDIA.fullmatch(name) or name in system[:1]]
-    ours = packages_record.installed_for_certain(host, packages_record.TOOLKIT, names)
+    ours = record_of_role.installed_for_certain(host, record_of_role.TOOLKIT, names)
     acts = any((host["files"].get(path) or {}).get("exists") for path in _FILES)
     return {
         "remove": sorted(name for name in toolkits if name in ours),

@@ -30,7 +30,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_nam
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     installed_packages as packages_installed,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -207,7 +207,7 @@ def hold(host: Host, request: DriverRequest, result: Resolution, todo: DriverTod
                 f"adopted driver. Install {need}, or set nvidia_driver_hold to false"
             )
         return result
-    own = recorded | packages_record.installed_for_certain(host, packages_record.DRIVER, members).intersection(members)
+    own = recorded | record_of_role.installed_for_certain(host, record_of_role.DRIVER, members).intersection(members)
     released = set() if request.hold else {name for name in own if name in packages and packages[name]["held"]}
     orphaned = {driver_membership.locked_name(lock) or lock for lock in orphaned_locks(host)}
     work = todo.transaction
@@ -239,7 +239,7 @@ def _of_kernel(host: Host, result: Resolution, data: dict, modules: list[str]) -
 
 def recorded_holds(host: Host) -> set[str]:
     """Name the packages of an adopted driver that this role holds, or was about to hold when it was interrupted."""
-    return set(packages_record.read(host, packages_record.DRIVER)["holds"])
+    return set(record_of_role.read(host, record_of_role.DRIVER)["holds"])
 
 
 def orphaned_locks(host: Host) -> list[str]:

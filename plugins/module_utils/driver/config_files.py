@@ -13,8 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd, uvm_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import outdated_initramfs as host_initramfs
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed_packages import is_installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, record_of_role
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -31,7 +30,7 @@ def plan(host: Host, request: DriverRequest, result: Resolution, todo: DriverTod
     if result.action == "install":
         # The transaction writes these files for a repository that it adds.
         if result.source != "runfile" and not todo.transaction.repositories:
-            wanted.update(nvidia_repository.access_files(host, result.repository, packages_record.DRIVER))
+            wanted.update(nvidia_repository.access_files(host, result.repository, record_of_role.DRIVER))
         if host["os"]["package_manager"] == "apt" and result.source != "runfile":
             wanted.update(_apt_files(request, result))
             if result.source == "nvidia" or wanted.get(owned.DRIVER_APT_PREFERENCES):

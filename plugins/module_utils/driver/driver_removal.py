@@ -18,8 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import packa
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.lxc_guest import VARIANT
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, record_of_role
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
@@ -49,7 +48,7 @@ def plan(host: Host, platform: dict | None) -> dict[str, Any]:
     result: dict[str, Any] = {
         "source": source,
         # Whether module package_transaction has a record, the driver's packages in it, and packages that stay.
-        "record": observed_files.exists(host, packages_record.DRIVER),
+        "record": observed_files.exists(host, record_of_role.DRIVER),
         # The daemon needs the driver's libraries. If it stayed, apt would install another provider of them.
         "together_with": ["nvidia_persistenced"] if observed_files.exists(host, owned.PERSISTENCED_RECORD) else [],
         "packages": [],
@@ -66,7 +65,7 @@ def plan(host: Host, platform: dict | None) -> dict[str, Any]:
         "errors": [],
     }
     sources = _sources(platform, source, result["record"])
-    recorded = packages_record.possibly_installed(host, packages_record.DRIVER, list(host["installed_packages"]))
+    recorded = record_of_role.possibly_installed(host, record_of_role.DRIVER, list(host["installed_packages"]))
     candidates = sorted({name for data in sources for name in driver_membership.installed(host, data)})
     daemon = _of_daemon(host)
     members = [name for name in candidates if name in recorded]
@@ -79,7 +78,7 @@ def plan(host: Host, platform: dict | None) -> dict[str, Any]:
         result["reasons"].append(f"packages that this role did not install are kept: {', '.join(others)}")
     elif source in ("preinstalled", "runfile") and not result["runfile"] and not members:
         result["reasons"].append("the driver is kept because this role did not install it")
-    if nvidia_repository.is_used_by(host, packages_record.TOOLKIT):
+    if nvidia_repository.is_used_by(host, record_of_role.TOOLKIT):
         result["reasons"].append("NVIDIA's repository stays: the CUDA toolkit comes from it")
     data_of_members = sources if members else []
     units = {rule["service"] for data in data_of_members for rule in data["packages"] if rule.get("service")}
@@ -105,12 +104,12 @@ def plan(host: Host, platform: dict | None) -> dict[str, Any]:
 def _of_daemon(host: Host) -> set[str]:
     """Return the installed packages that role nvidia_persistenced installed."""
     installed = list(host["installed_packages"])
-    return packages_record.installed_for_certain(host, owned.PERSISTENCED_RECORD, installed).intersection(installed)
+    return record_of_role.installed_for_certain(host, owned.PERSISTENCED_RECORD, installed).intersection(installed)
 
 
 def _requested(host: Host, daemon: set[str]) -> set[str]:
     """Return those that the role requested. The others stay if another package needs them."""
-    known = packages_record.read(host, owned.PERSISTENCED_RECORD)
+    known = record_of_role.read(host, owned.PERSISTENCED_RECORD)
     return daemon & {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
 
 

@@ -26,7 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.version import satisfies
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed_packages import is_installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -252,7 +252,7 @@ def held_with_adopted(host: Host, data: dict, version: str) -> list[str]:
 
 def former_holds(host: Host, wanted: list[str]) -> list[str]:
     """Name the kernel's meta packages that this role holds and that need no hold any longer."""
-    own = packages_record.read(host, packages_record.DRIVER)["holds"]
+    own = record_of_role.read(host, record_of_role.DRIVER)["holds"]
     return [name for name in own if name.startswith("linux-image-") and name not in wanted and _is_held(host, name)]
 
 

@@ -25,8 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_nam
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     installed_packages as packages_installed,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import driver_package_origin
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import driver_package_origin, record_of_role
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -146,9 +145,9 @@ def modules_of_no_source(host: Host, platform: dict | None) -> list[str]:
 def is_of_vendor(host: Host, platform: dict | None) -> bool:
     """Return whether this role installed the vendor's driver. The role adopts one that somebody else installed."""
     data = _of_vendor(platform)
-    if data is None or packages_record.is_abandoned(host, packages_record.DRIVER):
+    if data is None or record_of_role.is_abandoned(host, record_of_role.DRIVER):
         return False
-    record = packages_record.read(host, packages_record.DRIVER)
+    record = record_of_role.read(host, record_of_role.DRIVER)
     asked = [item.partition("=")[0] for item in record["asked"]]
     if not module_packages([*record["packages"], *asked], data):
         return False

@@ -27,8 +27,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_t
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed_packages import is_installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, record_of_role
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -57,9 +56,9 @@ def plan_repositories(
         return
     kept = nvidia_repository.entries_of(host, repository)
     # Without a mirror, an entry with another URL may be that of a former mirror or of role cuda_toolkit.
-    is_used = nvidia_repository.is_used_by(host, packages_record.DRIVER)
+    is_used = nvidia_repository.is_used_by(host, record_of_role.DRIVER)
     moves = bool(request.mirror) and is_used and not kept and nvidia_repository.is_moved(host, repository)
-    outdated = nvidia_repository.is_outdated(host, repository, packages_record.DRIVER)
+    outdated = nvidia_repository.is_outdated(host, repository, record_of_role.DRIVER)
     adds = (todo.query and not kept) or moves or outdated
     if todo.query:
         clash = nvidia_repository.clash(host, repository)
@@ -246,7 +245,7 @@ def _removed_metas(host: Host, result: Resolution) -> list[str]:
     Others are optional: the repositories may not have them for the installed kernel, and a converged host needs no
     query.
     """
-    known = packages_record.read(host, packages_record.DRIVER)["requested"]
+    known = record_of_role.read(host, record_of_role.DRIVER)["requested"]
     names = driver_kernel_packages.meta_names(result)
     return [name for name in names if name in known and not is_installed(host, name)]
 

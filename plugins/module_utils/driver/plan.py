@@ -40,7 +40,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_t
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
@@ -175,7 +175,7 @@ def _is_unfinished(host: Host, result: Resolution) -> bool:
     """Return whether an interrupted run left packages to complete or to record."""
     state = host["package_state"]
     incomplete = result.action == "install" and (state["interrupted"] or state["unfinished"])
-    return bool(incomplete) or packages_record.is_unfinished(host, packages_record.DRIVER)
+    return bool(incomplete) or record_of_role.is_unfinished(host, record_of_role.DRIVER)
 
 
 def _applies(todo: DriverTodo) -> dict[str, bool]:

@@ -19,8 +19,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import driver_package_origin, nvidia_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    driver_package_origin,
+    nvidia_repository,
+    record_of_role,
+)
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -47,11 +50,11 @@ def _of_packages(host: Host, platform: dict | None) -> tuple[str | None, bool]:
     If the package manager does not know the source, this role's record decides: it has NVIDIA's repository if the
     driver came from there.
     """
-    is_abandoned = packages_record.is_abandoned(host, packages_record.DRIVER)
-    has_repository = not is_abandoned and nvidia_repository.is_used_by(host, packages_record.DRIVER)
+    is_abandoned = record_of_role.is_abandoned(host, record_of_role.DRIVER)
+    has_repository = not is_abandoned and nvidia_repository.is_used_by(host, record_of_role.DRIVER)
     marked = driver_membership.marked_packages(host, platform)
     # An interrupted run may only have held an adopted driver.
-    recorded = packages_record.possibly_installed(host, packages_record.DRIVER, marked)
+    recorded = record_of_role.possibly_installed(host, record_of_role.DRIVER, marked)
     is_recorded = has_repository or bool(recorded.intersection(marked))
     source, is_known = driver_membership.source_of_packages(host, platform, is_recorded)
     if source and not is_known and has_repository and "nvidia" in (platform or {})["sources"]:
@@ -231,8 +234,8 @@ def others(case: Case, source: str) -> list[str]:
 
 def _is_of_unknown_origin(host: Host, platform: dict | None) -> bool:
     """Return whether neither this role, nor a package, nor NVIDIA's installer installed the driver."""
-    record = packages_record.read(host, packages_record.DRIVER)
-    if (record["packages"] and not packages_record.is_abandoned(host, packages_record.DRIVER)) or record["pending"]:
+    record = record_of_role.read(host, record_of_role.DRIVER)
+    if (record["packages"] and not record_of_role.is_abandoned(host, record_of_role.DRIVER)) or record["pending"]:
         return False
     versions = {nvidia_driver(host)[name] for name in ("loaded", "library", "on_disk")}
     sources = ((platform or {}).get("sources") or {}).values()

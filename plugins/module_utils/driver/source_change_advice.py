@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -19,8 +19,8 @@ def removal(host: Host, installed: str | None) -> str:
     """Return how to remove the driver of the source `installed`, which another source cannot replace."""
     if installed is None:
         return ""
-    record = packages_record.read(host, packages_record.DRIVER)
-    if record["packages"] and not packages_record.is_abandoned(host, packages_record.DRIVER):
+    record = record_of_role.read(host, record_of_role.DRIVER)
+    if record["packages"] and not record_of_role.is_abandoned(host, record_of_role.DRIVER):
         return "remove the installed driver with nvidia_driver_state absent"
     if nvidia_driver(host)["runfile"]:
         return "remove the installed driver with 'nvidia-uninstall'"

@@ -24,8 +24,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queri
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import EngineRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed_packages import is_installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role, role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RolePackages, RoleTransaction
 
 if t.TYPE_CHECKING:
@@ -178,7 +177,7 @@ def _adopt(case: _Case, result: RolePackages, work: RoleTransaction) -> None:
                 + (", or set container_engine_source." if request.source == "preinstalled" else ".")
             )
         return
-    known = packages_record.read(host, owned.ENGINE_RECORD)["requested"]
+    known = record_of_role.read(host, owned.ENGINE_RECORD)["requested"]
     needed = [*_core(data), *(name for name in data["packages"] if name in known)]
     work.install = [name for name in dict.fromkeys(needed) if not is_installed(host, name)]
     _repository(case, result, work, needs=bool(work.install) or is_wrong)

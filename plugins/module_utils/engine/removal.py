@@ -31,7 +31,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import MANAGER, RECORD_FILE, UNITS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import EngineRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
@@ -72,8 +72,8 @@ def plan(host: Host, request: EngineRequest, platforms: dict[str, t.Any]) -> Eng
     result = EngineRemoval(record=observed_files.exists(host, owned.ENGINE_RECORD))
     installed = list(host["installed_packages"])
     # The record also lists packages that somebody else has removed since.
-    recorded = packages_record.possibly_installed(host, owned.ENGINE_RECORD, installed).intersection(installed)
-    removable = packages_record.to_remove(host, owned.ENGINE_RECORD)
+    recorded = record_of_role.possibly_installed(host, owned.ENGINE_RECORD, installed).intersection(installed)
+    removable = record_of_role.to_remove(host, owned.ENGINE_RECORD)
     platform = platforms.get(host["os"]["key"] or "") or {}
     for name, unit in UNITS.items():
         sources = [(platform.get(name) or {}).get(source) or {} for source in _SOURCES]

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import habana_runtime as gaudi_runtime
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import package_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import habana_runtime, package_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver.package_plan import ROLE, GaudiCase
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role, role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     cdi_units,
     device_holders,
@@ -41,7 +39,7 @@ class GaudiPlan(shared_plan.VendorDriverPlan):
     """What the role does."""
 
     vendor: str = vendor_differences.GAUDI.name
-    runtime: gaudi_runtime.GaudiRuntime = dataclasses.field(default_factory=gaudi_runtime.GaudiRuntime)
+    runtime: habana_runtime.GaudiRuntime = dataclasses.field(default_factory=habana_runtime.GaudiRuntime)
 
 
 def plan(
@@ -94,7 +92,7 @@ def plan(
 def _manages(case: GaudiCase, result: GaudiPlan) -> bool:
     """Return whether the role manages the vendor's packages. Otherwise an installed driver is adopted."""
     host, source = case.host, case.request.source
-    is_own = bool(packages_record.read(host, owned.GAUDI_RECORD)["requested"])
+    is_own = bool(record_of_role.read(host, owned.GAUDI_RECORD)["requested"])
     if source == "vendor" or (source == "auto" and (is_own or _is_other_version(case))):
         return True
     has_module = host["kernel"]["running"] in (case.driver.get("kernels") or ())
@@ -152,31 +150,31 @@ def _load(case: GaudiCase, result: GaudiPlan) -> None:
 
 def _runtime_problems(case: GaudiCase, *, manages: bool) -> list[str]:
     """Return why this host can never have the runtime, before anything is queried or changed."""
-    number = gaudi_runtime.too_many(len(case.devices))
+    number = habana_runtime.too_many(len(case.devices))
     is_first = any(one["generation"] == package_plan.FIRST_GENERATION for one in case.devices)
-    never = gaudi_runtime.request_problem(case.request.version, has_first_generation=is_first) if manages else None
+    never = habana_runtime.request_problem(case.request.version, has_first_generation=is_first) if manages else None
     return [text for text in (number, never) if text]
 
 
 def _runtime(case: GaudiCase, result: GaudiPlan, engines: Mapping[str, str | None], restart_policy: str) -> None:
     host = case.host
     if not case.request.container_runtime:
-        result.runtime = gaudi_runtime.removal(host, restart_policy=restart_policy, keeps_package=case.has_own_runtime)
-        result.reasons += gaudi_runtime.foreign_notes(host)
+        result.runtime = habana_runtime.removal(host, restart_policy=restart_policy, keeps_package=case.has_own_runtime)
+        result.reasons += habana_runtime.foreign_notes(host)
     else:
-        installed = gaudi_runtime.version(host)
+        installed = habana_runtime.version(host)
         installs = bool(result.transaction and result.transaction.install)
         if not installs and installed is None:
             result.problems.append(
-                f"{ROLE}_container_runtime is true, but the adopted driver came without {gaudi_runtime.PACKAGE}. "
+                f"{ROLE}_container_runtime is true, but the adopted driver came without {habana_runtime.PACKAGE}. "
                 f"Install it with the tool that installed the driver, or set {ROLE}_source to vendor."
             )
             return
-        refused = gaudi_runtime.refusal(installed) if installed and not installs else None
+        refused = habana_runtime.refusal(installed) if installed and not installs else None
         if refused:
-            result.problems.append(f"{gaudi_runtime.PACKAGE} {installed} {refused}.")
+            result.problems.append(f"{habana_runtime.PACKAGE} {installed} {refused}.")
             return
-        result.runtime = gaudi_runtime.plan(host, engines, installs=installs, restart_policy=restart_policy)
+        result.runtime = habana_runtime.plan(host, engines, installs=installs, restart_policy=restart_policy)
     result.problems += result.runtime.problems
     result.reasons += result.runtime.reasons
     result.changes += result.runtime.changes
@@ -187,7 +185,7 @@ def _runtime(case: GaudiCase, result: GaudiPlan, engines: Mapping[str, str | Non
 
 def _removal(host: Host, result: GaudiPlan, restart_policy: str) -> GaudiPlan:
     result.record = observed_files.exists(host, owned.GAUDI_RECORD)
-    result.packages = sorted(packages_record.to_remove(host, owned.GAUDI_RECORD))
+    result.packages = sorted(record_of_role.to_remove(host, owned.GAUDI_RECORD))
     held = (
         device_holders.refusal(host, vendor_differences.GAUDI.name, "accelerators", "removed")
         if result.packages
@@ -195,7 +193,7 @@ def _removal(host: Host, result: GaudiPlan, restart_policy: str) -> GaudiPlan:
     )
     result.problems += [held] if held else []
     result.cdi = cdi_units.removal(host, vendor_differences.GAUDI)
-    result.runtime = gaudi_runtime.removal(host, restart_policy=restart_policy)
+    result.runtime = habana_runtime.removal(host, restart_policy=restart_policy)
     result.problems += result.runtime.problems
     result.remove_files = [path for path in (owned.GAUDI_MODULES_LOAD,) if observed_files.exists(host, path)]
     result.changes = [

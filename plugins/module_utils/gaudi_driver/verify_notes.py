@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gaudi_host_state, schema
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import habana_runtime as gaudi_runtime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import habana_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import vendor_differences
 
 if TYPE_CHECKING:
@@ -22,6 +22,6 @@ def notes(host: Host) -> list[str]:
     _devices, state = vendor_differences.observed(host, vendor_differences.GAUDI)
     lacks = any(text in state["reason"] for text in (gaudi_host_state.KERNEL_DRIVER, gaudi_host_state.NOT_LOADED))
     found = [state["reason"]] if state["state"] == schema.READY and lacks else []
-    version = gaudi_runtime.version(host)
-    refused = gaudi_runtime.refusal(version) if version else None
-    return [*found, *([f"{gaudi_runtime.PACKAGE} {version} {refused}"] if refused else [])]
+    version = habana_runtime.version(host)
+    refused = habana_runtime.refusal(version) if version else None
+    return [*found, *([f"{habana_runtime.PACKAGE} {version} {refused}"] if refused else [])]

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import oci_hook as neuron_hook
-from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import package_plan, supported_versions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import (
+    oci_hook,
+    package_plan,
+    supported_versions,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.package_plan import NeuronCase
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.supported_versions import DKMS, ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role, role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     cdi_units,
     device_holders,
@@ -43,7 +45,7 @@ class NeuronPlan(shared_plan.VendorDriverPlan):
     modules_path: str = owned.NEURON_MODULES_LOAD
     unload: list[str] = dataclasses.field(default_factory=list)
     idle_commands: list[str] = dataclasses.field(default_factory=lambda: list(IDLE_COMMANDS))
-    hook: neuron_hook.NeuronHook = dataclasses.field(default_factory=neuron_hook.NeuronHook)
+    hook: oci_hook.NeuronHook = dataclasses.field(default_factory=oci_hook.NeuronHook)
 
 
 def plan(
@@ -100,7 +102,7 @@ def plan(
 def _manages(case: NeuronCase, result: NeuronPlan) -> bool:
     """Return whether the role manages AWS's packages. Otherwise an installed driver is adopted."""
     host, request = case.host, case.request
-    is_own = bool(packages_record.read(host, owned.NEURON_RECORD)["requested"])
+    is_own = bool(record_of_role.read(host, owned.NEURON_RECORD)["requested"])
     version = case.installed or case.driver.get("version")
     refused = case.refuse(version) if version else None
     if request.source == "vendor" or (request.source == "auto" and is_own):
@@ -179,9 +181,9 @@ def _load(case: NeuronCase, result: NeuronPlan) -> None:
 
 def _removal(host: Host, result: NeuronPlan) -> NeuronPlan:
     result.record = observed_files.exists(host, owned.NEURON_RECORD)
-    result.packages = sorted(packages_record.to_remove(host, owned.NEURON_RECORD))
+    result.packages = sorted(record_of_role.to_remove(host, owned.NEURON_RECORD))
     result.cdi = cdi_units.removal(host, vendor_differences.NEURON)
-    result.hook = neuron_hook.removal(host)
+    result.hook = oci_hook.removal(host)
     result.problems += result.hook.problems
     is_own = DKMS in result.packages or (result.record and not installed_packages.is_installed(host, DKMS))
     # The packages do not own what their scripts write.

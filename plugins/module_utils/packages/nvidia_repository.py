@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned, url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, role_file_paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import proxy_and_logins as repository_access
 
@@ -232,10 +232,10 @@ def access_files(host: Host, repository: dict | None, record: str) -> dict[str, 
         },
         "zypper": {ZYPPER_LOGIN_FILE: _noted("#", repository_access.zypper_logins(reached))},
     }.get(host["os"]["package_manager"], {})
-    if record == packages_record.TOOLKIT:
-        used = is_used_by(host, packages_record.DRIVER)
+    if record == record_of_role.TOOLKIT:
+        used = is_used_by(host, record_of_role.DRIVER)
         return {path: text for path, text in files.items() if not (used and observed_files.exists(host, path))}
-    used = is_used_by(host, packages_record.TOOLKIT)
+    used = is_used_by(host, record_of_role.TOOLKIT)
     return {path: text for path, text in files.items() if text is not None or not used}
 
 
@@ -289,7 +289,7 @@ def is_ours_elsewhere(host: Host, repository: dict) -> bool:
 
 def is_used_by(host: Host, record: str) -> bool:
     """Return whether the role that writes `record` uses the repository."""
-    known = packages_record.read(host, record)
+    known = record_of_role.read(host, record)
     # A transaction that uses the repository of the other role records only the name.
     return bool(known["key"]) or owned.REPOSITORY_ID in known["repositories"]
 

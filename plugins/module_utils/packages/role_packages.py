@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role, role_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
@@ -46,7 +45,7 @@ class RoleTransaction:
 
     def is_needed(self, host: Host, record: str) -> bool:
         """Return whether there is something to do, or an interrupted run to finish."""
-        return any(vars(self).values()) or packages_record.is_unfinished(host, record)
+        return any(vars(self).values()) or record_of_role.is_unfinished(host, record)
 
     def steps(self) -> list[Step]:
         """Return what the transaction does."""
@@ -192,7 +191,7 @@ def plan(case: RolePackagesCase) -> RolePackages:
         plan_repository(case.host, case.definition, work, is_needed=False)
     if result.problems:
         return result
-    known = packages_record.read(case.host, case.record)
+    known = record_of_role.read(case.host, case.record)
     # The packages of another tool are its to hold.
     members = list(case.unit if work.install else found if known["requested"] else ())
     plan_holds(case.host, case.record, work, members, hold=case.hold, needs=case.hold_needs)
@@ -214,7 +213,7 @@ def plan_holds(
     """Plan the holds of packages, or the release of those that the role holds. `needs`: dnf's package for holds."""
     held = host["held_packages"]
     if not hold:
-        work.release = sorted(name for name in packages_record.read(host, record)["holds"] if name in held)
+        work.release = sorted(name for name in record_of_role.read(host, record)["holds"] if name in held)
         return
     coming = [item.partition("=")[0] for item in work.install]
     if any(name in coming or name not in held for name in members):
@@ -255,7 +254,7 @@ def choose(
 def _install(
     case: RolePackagesCase, result: RolePackages, work: RoleTransaction, why: str, found: Mapping[str, str]
 ) -> None:
-    recorded = packages_record.read(case.host, case.record)["holds"]
+    recorded = record_of_role.read(case.host, case.record)["holds"]
     foreign = [name for name in found if name in case.host["held_packages"] and name not in recorded]
     if foreign:
         result.problems.append(

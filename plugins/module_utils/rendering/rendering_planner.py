@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_assignment import Assignment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import IsolationError
@@ -70,7 +70,7 @@ class RenderingPlanner(Planner):
         """Return how an engine other than the chosen one gives access to the same GPUs, or None if it cannot."""
         if not assignment.units:
             return assignment.access
-        options = container_options.user_options(engine.name, self._params, {})
+        options = engine_module_options.user_options(engine.name, self._params, {})
         try:
             task = ContainerTask(self._params, options, image, env)
             _choice, access = self._give_access(engine, assignment.units, task)
@@ -91,8 +91,8 @@ class RenderingPlanner(Planner):
 
     def _access_options(self, engine: str, access: Access, env: Mapping[str, str]) -> dict[str, Any]:
         """Return the options of the engine's module that give access to the GPUs and to the optional features."""
-        extras = container_options.extra_options(engine, {}, self._extras)
-        options = container_options.module_arguments(
+        extras = engine_module_options.extra_options(engine, {}, self._extras)
+        options = engine_module_options.module_arguments(
             engine, extras, access, name=self._name, image=None, state="started", labels={}, image_env=env
         )
         return {key: value for key, value in options.items() if key not in ("name", "state")}

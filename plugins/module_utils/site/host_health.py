@@ -17,8 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_nam
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import uvm_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.lxc_guest import VARIANT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import further_rpm_keys
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import further_rpm_keys, record_of_role
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import is_proof_needed as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import last_proof_record as proof_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import (
@@ -318,7 +317,7 @@ def _is_own_driver(host: Host) -> bool:
     if runfile.read_record(host)["installed"]:
         return True
     installed = list(host["installed_packages"])
-    recorded = packages_record.possibly_installed(host, packages_record.DRIVER, installed)
+    recorded = record_of_role.possibly_installed(host, record_of_role.DRIVER, installed)
     return any(_MODULES.search(name) for name in recorded.intersection(installed))
 
 

@@ -11,8 +11,11 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages, role_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    record_of_role,
+    role_packages,
+    role_repository,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import (
     RolePackages,
     RolePackagesCase,
@@ -63,14 +66,14 @@ def plan(
     if problem:
         return RolePackages(version=installed, problems=[problem])
     if request.source == "preinstalled":
-        is_unfinished = packages_record.is_unfinished(host, case.record)
+        is_unfinished = record_of_role.is_unfinished(host, case.record)
         result = RolePackages(version=installed, transaction=RoleTransaction() if is_unfinished else None)
     else:
         result = role_packages.plan(case)
         result.source = _source(request) if wrong else None
         if wrong or role_repository.is_present(host, repository.NAME):
             _pin(case, result)
-    if not wrong and not packages_record.read(host, case.record)["requested"]:
+    if not wrong and not record_of_role.read(host, case.record)["requested"]:
         result.reasons.append(f"the installed toolkit {result.version} is kept")
     if request.accept_vulnerable and result.version and vulnerabilities.of(result.version):
         known = ", ".join(vulnerabilities.of(result.version))

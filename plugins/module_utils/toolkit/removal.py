@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_
     DaemonConfigError,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
@@ -135,8 +135,8 @@ def plan(host: Host, restart_policy: str = "when_safe") -> ToolkitRemoval:
 def _packages(host: Host, found: t.Collection[str]) -> tuple[list[str], list[str]]:
     """Return the packages to remove, and why others of this role stay: packages of somebody else require them."""
     path = owned.CONTAINER_TOOLKIT_RECORD
-    recorded = packages_record.possibly_installed(host, path, list(host["installed_packages"]))
-    removable = packages_record.to_remove(host, path)
+    recorded = record_of_role.possibly_installed(host, path, list(host["installed_packages"]))
+    removable = record_of_role.to_remove(host, path)
     ours = [name for name in package_plan.UNIT if name in removable]
     needed_by = {name: user for user in found if user not in recorded for name in _REQUIRED.get(user, ())}
     return [name for name in ours if name not in needed_by], [

@@ -16,8 +16,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_log
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as cuda_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import variables as cuda_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    nvidia_repository,
+    nvidia_repository_data,
+    record_of_role,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RoleTransaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
@@ -85,7 +88,7 @@ def converged(key: str, *versions: str, **request: t.Any) -> dict[str, t.Any]:
 def configure(seen: dict[str, t.Any], wanted: dict[str, t.Any]) -> None:
     """Add a repository to a host like module package_transaction."""
     entry = nvidia_repository.entry(wanted)
-    files = nvidia_repository.access_files(seen, wanted, packages_record.TOOLKIT)
+    files = nvidia_repository.access_files(seen, wanted, record_of_role.TOOLKIT)
     for path, content in {**files, entry["path"]: entry["content"]}.items():
         if content is not None:
             add(seen, path, content)

@@ -10,8 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gaudi_module_sets, gaudi_sysfs_values
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import device_sets, gpus_of_container
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
+    device_sets,
+    engine_module_options,
+    gpus_of_container,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import (
     Gpu,
     GpuWords,
@@ -135,7 +138,7 @@ class GaudiVendor(NodeVendor):
         )
 
     def _risks(self, isolation: str, engine: Docker | Podman, task: ContainerTask) -> list[str]:
-        policy = container_options.risk_options(engine.name, task.options).get("restart_policy")
+        policy = engine_module_options.risk_options(engine.name, task.options).get("restart_policy")
         if isolation != DEVICES or policy not in _RESTARTS:
             return []
         return [

@@ -13,8 +13,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import stale_driver_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import device_node_groups
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import device_node_groups, engine_module_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Inventory
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_distance import Topology
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import GpuUse, Holder, find_use
@@ -139,7 +138,7 @@ class Nvidia:
         """Return what the container is given, with warnings. Without units, prevent access to GPUs."""
         state, env = engine.state(), task.env or {}
         host = self._host(state)
-        if container_options.has_more_variables(task.options):
+        if engine_module_options.has_more_variables(task.options):
             env = container_access.with_unknown_variables(host, env)
         if not units:
             return container_access.no_access(env, container_isolation.swarm_variables(host))
@@ -267,7 +266,7 @@ class Nvidia:
     ) -> device_node_groups.NodeGroups:
         """Return the groups that the container's user needs to open the device nodes."""
         image_user = task.image.user if task.image else ""
-        user = container_options.node_user(engine.name, task.options, image_user, remaps=engine.userns_remap)
+        user = engine_module_options.node_user(engine.name, task.options, image_user, remaps=engine.userns_remap)
         nodes = container_access.device_nodes(self._host(engine), units, capabilities)
         is_mapped = user.is_mapped or engine.rootless
         return device_node_groups.needed(self._root, nodes, user.user, _OPEN_NODES, is_mapped=is_mapped)
@@ -280,7 +279,7 @@ class Nvidia:
         return Libraries(
             mode=task.params["libraries"],
             directory=volume.device if volume is not None and volume.device else directory,
-            user_volumes=tuple(task.options.get(container_options.NAMES[engine.name]["volumes"]) or ()),
+            user_volumes=tuple(task.options.get(engine_module_options.NAMES[engine.name]["volumes"]) or ()),
         )
 
     def _unmet_capabilities(self, access: Access, capabilities: Collection[str]) -> list[str]:
@@ -320,7 +319,7 @@ class Nvidia:
     ) -> list[str]:
         """Return warnings about events that can remove the access and about GPUs that cannot be used fully."""
         host = self._host(engine)
-        options = container_options.risk_options(engine.name, task.options)
+        options = engine_module_options.risk_options(engine.name, task.options)
         found = [
             access_risks.daemon_reload_risk(isolation, engine, host, units),
             access_risks.selinux_risk(isolation, engine, host, options),

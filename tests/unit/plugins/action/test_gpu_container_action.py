@@ -11,7 +11,7 @@ import pytest
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.hosts.plugins.action import gpu_container
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options, nvml_binding
 
 PLANNER = "gpufleet.hosts.gpu_container"
@@ -263,7 +263,7 @@ def test_unknown_engine_option_is_refused_before_the_pull(host, engine, given, s
     assert result["failed"]
     assert result["msg"].startswith(f"engine_options.{given} is not an option of ")
     assert says in result["msg"]
-    assert f"ansible-doc {container_options.MODULES[engine]}" in result["msg"]
+    assert f"ansible-doc {engine_module_options.MODULES[engine]}" in result["msg"]
     assert len(result["msg"]) < 250
     assert host.modules == [f"{PLANNER}:plan", f"{PLANNER}:release"]
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import parse_request
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container
 
@@ -46,7 +46,7 @@ def test_example_is_a_valid_task(place, number):
     if taken["gpus"] is not None:
         parse_request(taken["gpus"])
     for engine in ("docker", "podman"):
-        container_options.user_options(engine, taken, taken["engine_options"])
+        engine_module_options.user_options(engine, taken, taken["engine_options"])
 
 
 def test_reference_starts_with_the_options_of_users():

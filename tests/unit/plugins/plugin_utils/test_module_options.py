@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options
 
-DOCKER, PODMAN = container_options.MODULES["docker"], container_options.MODULES["podman"]
+DOCKER, PODMAN = engine_module_options.MODULES["docker"], engine_module_options.MODULES["podman"]
 GPU_CONTAINER = "gpufleet.hosts.gpu_container"
 USED = {
-    container_options.MODULES[engine]: sorted(
+    engine_module_options.MODULES[engine]: sorted(
         {
-            *container_options.NAMES[engine].values(),
-            *container_options.CONNECTION_OPTIONS[engine],
-            *container_options.REMOVAL_OPTIONS[engine],
+            *engine_module_options.NAMES[engine].values(),
+            *engine_module_options.CONNECTION_OPTIONS[engine],
+            *engine_module_options.REMOVAL_OPTIONS[engine],
             "log_driver",
         }
     )
@@ -58,7 +58,7 @@ print("ANSWER", json.dumps({"there": there, "unknown": unknown, "suggested": sug
 
 @pytest.fixture(scope="module")
 def answer():
-    roots = [str(Path(container_options.__file__).parents[6]), os.environ.get("ANSIBLE_COLLECTIONS_PATH") or ""]
+    roots = [str(Path(engine_module_options.__file__).parents[6]), os.environ.get("ANSIBLE_COLLECTIONS_PATH") or ""]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         input=json.dumps({"modules": [DOCKER, PODMAN], "unknown": UNKNOWN, "suggested": SUGGESTED}),

@@ -11,8 +11,11 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import variables as cuda_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.plan import PROFILE_FILE, files, profile
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, package_selector
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    nvidia_repository,
+    package_selector,
+    record_of_role,
+)
 from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     B200,
@@ -83,7 +86,7 @@ def test_toolkits_come_from_nvidias_repository(
 @pytest.mark.parametrize("request_", [{}, {"proxy": PROXY}, {"default_version": "12.6"}, {"environment": False}])
 def test_a_converged_host_has_no_changes(key: str, request_: dict[str, t.Any]) -> None:
     there = {**converged(key, "12.6", "13.0", **request_), "uid": 1000}
-    add(there, packages_record.TOOLKIT, {"packages": ["cuda-toolkit-12-6"], "key": KEY})
+    add(there, record_of_role.TOOLKIT, {"packages": ["cuda-toolkit-12-6"], "key": KEY})
     add(there, owned.TOOLKIT_VERIFIED, "\n".join(WORKED))
     done = nvidia(there, "12.6", "13.0", **request_)
     assert (done["problems"], done["transaction"], done["profile"], done["untried"]) == ([], None, None, [])
@@ -92,7 +95,7 @@ def test_a_converged_host_has_no_changes(key: str, request_: dict[str, t.Any]) -
 
 def test_a_run_that_only_removes_a_file_says_so_and_needs_root() -> None:
     there = add(converged("debian-12", "12.6"), nvidia_repository.APT_PREFERENCE_FILE, "# old")
-    add(there, packages_record.TOOLKIT, {"packages": ["cuda-toolkit-12-6"], "repositories": [owned.REPOSITORY_ID]})
+    add(there, record_of_role.TOOLKIT, {"packages": ["cuda-toolkit-12-6"], "repositories": [owned.REPOSITORY_ID]})
     add(there, owned.TOOLKIT_VERIFIED, WORKED[0])
     done = nvidia(there, "12.6")
     removed = [{"path": nvidia_repository.APT_PREFERENCE_FILE, "state": "absent"}]
@@ -114,31 +117,31 @@ def test_toolkits_are_verified_until_they_pass() -> None:
         return done["untried"]
 
     record = {"packages": ["cuda-toolkit-12-6"], "key": KEY}
-    there = add(converged("debian-12", "12.6", "13.0"), packages_record.TOOLKIT, record)
+    there = add(converged("debian-12", "12.6", "13.0"), record_of_role.TOOLKIT, record)
     assert untried(there) == WORKED
     add(there, owned.TOOLKIT_VERIFIED, f"{WORKED[0]}\n")
     assert untried(there) == WORKED[1:]
     assert untried(there, verify="none") == []
     # Users other than root cannot read the record.
     hidden = {"exists": True, "content": None}
-    assert untried({**there, "uid": 1000, "files": {**there["files"], packages_record.TOOLKIT: hidden}}) == []
+    assert untried({**there, "uid": 1000, "files": {**there["files"], record_of_role.TOOLKIT: hidden}}) == []
     add(there, owned.TOOLKIT_VERIFIED, f"{WORKED[0]}\n{WORKED[1]}\n")
     assert untried(there) == []
 
 
 def test_an_interrupted_run_is_completed_and_the_toolkits_are_verified() -> None:
     there = converged("debian-12", "12.6")
-    add(there, packages_record.TOOLKIT, {"packages": [], "pending": ["vim"], "asked": ["cuda-toolkit-12-6"]})
+    add(there, record_of_role.TOOLKIT, {"packages": [], "pending": ["vim"], "asked": ["cuda-toolkit-12-6"]})
     done = nvidia(there, "12.6")
     # The module completes the run and records its packages.
     assert (done["transaction"]["install"], done["acts"]) == ([], True)
     assert done["untried"] == ["/usr/local/cuda-12.6"]
     assert nvidia(there, "12.6", verify="none")["transaction"] is not None
-    add(there, packages_record.TOOLKIT, {"packages": ["cuda-toolkit-12-6"]})
+    add(there, record_of_role.TOOLKIT, {"packages": ["cuda-toolkit-12-6"]})
     done = nvidia(there, "12.6")
     assert (done["transaction"], done["untried"]) == (None, ["/usr/local/cuda-12.6"])
     # Toolkits that the role possibly installed are verified, too.
-    add(there, packages_record.TOOLKIT, {"uncertain": ["cuda-toolkit-12-6"]})
+    add(there, record_of_role.TOOLKIT, {"uncertain": ["cuda-toolkit-12-6"]})
     assert nvidia(there, "12.6")["untried"] == ["/usr/local/cuda-12.6"]
 
 
@@ -246,7 +249,7 @@ def test_a_mirror_may_have_its_own_key_and_a_proxy() -> None:
 
 @pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
 def test_a_removed_proxy_setting_removes_the_proxy(key: str) -> None:
-    there = add(converged(key, "12.6", proxy=PROXY), packages_record.TOOLKIT, {"key": KEY})
+    there = add(converged(key, "12.6", proxy=PROXY), record_of_role.TOOLKIT, {"key": KEY})
     done = nvidia(there, "12.6")
     (changed,) = work(done)["repositories"]
     assert "proxy" not in changed
@@ -283,7 +286,7 @@ def test_an_entry_without_a_key_is_replaced_with_its_package() -> None:
 def test_the_drivers_repository_is_shared_and_not_changed(key: str, recorded: dict[str, t.Any], proxy: str) -> None:
     there = converged(key, "12.6", proxy=PROXY)
     remove_package(there, "cuda-toolkit-12-6")
-    add(there, packages_record.DRIVER, {"packages": ["libcuda1"], **recorded})
+    add(there, record_of_role.DRIVER, {"packages": ["libcuda1"], **recorded})
     done = nvidia(there, "12.6", proxy=proxy)
     assert (done["problems"], work(done)["repositories"], work(done)["files"]) == ([], [], [])
     # The repository stays if the driver is removed.
@@ -313,7 +316,7 @@ def with_mirror(key: str, *versions: str) -> dict[str, t.Any]:
 @pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
 @pytest.mark.parametrize("more", [{}, {"proxy": "http://other.example:1", "key_fingerprint": KEY}])
 def test_without_a_setting_the_mirror_of_the_driver_is_used_and_not_changed(key: str, more: dict[str, t.Any]) -> None:
-    there = add(with_mirror(key), packages_record.DRIVER, OF_DRIVER)
+    there = add(with_mirror(key), record_of_role.DRIVER, OF_DRIVER)
     done = nvidia(there, "12.6", **more)
     assert (done["problems"], work(done)["install"]) == ([], ["cuda-toolkit-12-6"])
     assert (work(done)["repositories"], work(done)["files"]) == ([], [])
@@ -328,7 +331,7 @@ def test_without_a_setting_the_mirror_of_the_driver_is_used_and_not_changed(key:
 def test_the_mirror_of_a_removed_driver_is_not_changed(
     key: str, versions: tuple[str, ...], recorded: dict[str, t.Any]
 ) -> None:
-    there = add(with_mirror(key, *versions), packages_record.TOOLKIT, recorded)
+    there = add(with_mirror(key, *versions), record_of_role.TOOLKIT, recorded)
     done = nvidia(there, "12.6")
     assert (done["problems"], work(done)["repositories"], work(done)["files"]) == ([], [], [])
 
@@ -383,13 +386,13 @@ def test_our_entry_for_another_release_is_replaced() -> None:
     there = with_mirror("debian-12")
     there["apt"]["sources"][0]["uris"] = [f"{URL}/debian11/x86_64"]
     assert url_of(nvidia(there, "12.6")) == f"{URL}/debian12/x86_64"
-    add(there, packages_record.DRIVER, OF_DRIVER)
+    add(there, record_of_role.DRIVER, OF_DRIVER)
     (problem,) = nvidia(there, "12.6")["problems"]
     assert problem.endswith("Correct the URL in /etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources.")
 
 
 def test_a_url_other_than_the_drivers_is_rejected() -> None:
-    there = add(with_mirror("debian-12"), packages_record.DRIVER, OF_DRIVER)
+    there = add(with_mirror("debian-12"), record_of_role.DRIVER, OF_DRIVER)
     (problem,) = nvidia(there, "12.6", mirror="https://other.example")["problems"]
     assert problem == (
         "Role nvidia_driver uses NVIDIA's repository with a URL other than https://other.example/debian12/x86_64. "

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import toolkit_removal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import DISTRIBUTIONS, add, bare
 
 
@@ -18,7 +18,7 @@ def removal(recorded: dict[str, t.Any] | None, *installed: str, **changes: t.Any
     there = bare(**changes)
     there["installed_packages"] = dict.fromkeys(["vim", *installed], "1 all")
     if recorded is not None:
-        add(there, packages_record.TOOLKIT, recorded)
+        add(there, record_of_role.TOOLKIT, recorded)
     return toolkit_removal.plan(there, DISTRIBUTIONS)
 
 

@@ -14,8 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import drive
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import DriverPlan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, record_of_role
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     KERNELS,
@@ -97,7 +96,7 @@ def after(key: str, there: dict, result: DriverPlan) -> dict:
     """Return the host after the run."""
     work, held = result.todo.transaction, {name for name, package in there["packages"].items() if package["held"]}
     new = newly_held(there, result)
-    own = (packages_record.read(there, owned.DRIVER_RECORD)["holds"] + new) if there["files"] else new
+    own = (record_of_role.read(there, owned.DRIVER_RECORD)["holds"] + new) if there["files"] else new
     files = {path: item["content"] for path, item in there["files"].items() if path != owned.DRIVER_RECORD}
     for file in all_files(result):
         files.pop(file["path"], None)
@@ -137,13 +136,13 @@ def test_modules_without_libraries_are_refused():
 def test_user_holds_stay(key):
     hers, *rest = sorted(PACKAGES[key])
     there = after(key, having(key, (hers,)), planned(key, having(key, (hers,))))
-    assert packages_record.read(there, owned.DRIVER_RECORD)["holds"] == rest
+    assert record_of_role.read(there, owned.DRIVER_RECORD)["holds"] == rest
     released = planned(key, there, hold=False)
     assert (released.todo.transaction.hold, released.todo.transaction.release) == ([], rest)
     gone = [file["path"] for file in all_files(released) if file["state"] == "absent"]
     assert gone == ([owned.DRIVER_UNATTENDED_UPGRADES] if key.startswith("ubuntu") else [])
     free = after(key, there, released)
-    assert packages_record.read(free, owned.DRIVER_RECORD)["holds"] == []
+    assert record_of_role.read(free, owned.DRIVER_RECORD)["holds"] == []
     assert not planned(key, free, hold=False).acts
     # Only the user's holds: nothing to release.
     assert not planned(key, having(key, (hers,)), hold=False).acts

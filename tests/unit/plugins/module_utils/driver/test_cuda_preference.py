@@ -11,8 +11,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, record_of_role
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     FROM_NVIDIA,
@@ -88,7 +87,7 @@ def having(packages: dict[str, str], **more: t.Any) -> dict[str, t.Any]:
         add(there, file["path"], file["content"])
     configure(there, repository("ubuntu-24.04"))
     add(there, owned.TOOLKIT_VERIFIED, "/usr/local/cuda-12.6\n")
-    return add(there, packages_record.TOOLKIT, {"packages": ["cuda-toolkit-12-6"], "key": KEY})
+    return add(there, record_of_role.TOOLKIT, {"packages": ["cuda-toolkit-12-6"], "key": KEY})
 
 
 @pytest.mark.parametrize("packages", [{}, UBUNTUS, UBUNTUS_SERVER])

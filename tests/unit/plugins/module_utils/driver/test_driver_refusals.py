@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     B200,
@@ -367,7 +367,7 @@ def test_driver_of_unknown_origin_is_not_overwritten(driver, what, source):
 
 def test_record_of_purged_packages_does_not_make_another_driver_ours():
     record = {"exists": True, "content": '{"packages": ["dkms", "nvidia-driver-cuda"], "key": "610C7B14"}'}
-    files = {packages_record.DRIVER: record}
+    files = {record_of_role.DRIVER: record}
     there = host("el-9", driver={"library": "570.86.15"}, packages={"dkms": "3.2.1-1.el9"}, files=files)
     assert "a driver of unknown origin: libraries (570.86.15)" in refusal(there, {"source": "nvidia"}, platform("el-9"))
 
@@ -377,7 +377,7 @@ def test_record_of_purged_packages_does_not_make_another_driver_ours():
     [
         {"packages": {"nvidia-utils-570": "570.86.15-0ubuntu0.24.04.1"}},
         {"packages": {"linux-modules-nvidia-570-6.8.0-88-generic": "6.8.0-88.89"}},
-        {"files": {packages_record.DRIVER: {"exists": True, "content": '{"pending": ["vim"]}'}}},
+        {"files": {record_of_role.DRIVER: {"exists": True, "content": '{"pending": ["vim"]}'}}},
     ],
 )
 def test_incomplete_driver_may_be_completed(changes):

@@ -9,8 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, record_of_role
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import add_package, host, platform
 
 V = "535.309.01-0+deb12u1"
@@ -191,7 +190,7 @@ def with_record(content: str) -> dict:
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"packages": null}'])
 def test_damaged_record_is_ignored(content):
-    assert not any(packages_record.read(with_record(content), owned.DRIVER_RECORD).values())
+    assert not any(record_of_role.read(with_record(content), owned.DRIVER_RECORD).values())
 
 
 @pytest.mark.parametrize(("state", "expected"), [("enabled", ["nvidia-fabricmanager.service"]), ("disabled", [])])
@@ -209,7 +208,7 @@ def test_services_are_disabled(state, expected):
 @pytest.mark.parametrize("toolkit", [{"key": "0" * 40}, {"repositories": [owned.REPOSITORY_ID]}, {"packages": ["g++"]}])
 def test_a_repository_that_stays_for_the_toolkit_is_reported(toolkit):
     there = installed({"packages": list(OURS), "key": "0" * 40})
-    there["files"][packages_record.TOOLKIT] = {"exists": True, "content": json.dumps(toolkit)}
+    there["files"][record_of_role.TOOLKIT] = {"exists": True, "content": json.dumps(toolkit)}
     reasons = driver_removal.plan(there, platform("debian-12"))["reasons"]
     assert ("NVIDIA's repository stays: the CUDA toolkit comes from it" in reasons) is ("packages" not in toolkit)
 

@@ -10,8 +10,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, record_of_role
 from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
@@ -852,7 +851,7 @@ def test_apt_proxy_is_set_and_removed():
     files = driver_plan.plan(there, {}, platform("debian-12")).todo.transaction.files
     assert [(file["path"], file["state"]) for file in files] == [(owned.APT_PROXY, "absent")]
     # Unless the CUDA toolkit uses this proxy for the repository.
-    there["files"][packages_record.TOOLKIT] = {"exists": True, "content": '{"key": "0123"}'}
+    there["files"][record_of_role.TOOLKIT] = {"exists": True, "content": '{"key": "0123"}'}
     assert not driver_plan.plan(there, {}, platform("debian-12")).acts
 
 
@@ -906,7 +905,7 @@ def test_another_mirror_replaces_the_former_one_on_a_converged_host(key, mirror,
     file = owned.REPOSITORY_ENTRIES[manager]
     urls = {file: f"https://old.example/cuda/{path}/x86_64", **{f"/{url}": f"{url}/{path}/x86_64" for url in others}}
     there["files"][file] = {"exists": True, "content": text.format(urls[file])}
-    there["files"][packages_record.DRIVER] = {"exists": True, "content": record}
+    there["files"][record_of_role.DRIVER] = {"exists": True, "content": record}
     there["keyrings"] = {owned.REPOSITORY_KEYS[manager]: {"fingerprints": ["0" * 40], "digests": []}}
     if manager == "apt":
         there["apt"]["sources"] = [entry(name, url) for name, url in urls.items()]

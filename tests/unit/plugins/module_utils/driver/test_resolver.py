@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import toolkit_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
@@ -305,7 +305,7 @@ def test_unsuitable_driver_is_not_replaced(gpus, driver, request_, words):
     ],
 )
 def test_record_identifies_nvidias_older_branches(record, source):
-    files = {packages_record.DRIVER: {"exists": record is not None, "content": record}}
+    files = {record_of_role.DRIVER: {"exists": record is not None, "content": record}}
     there = host("debian-12", packages=PROPRIETARY_535, driver={"library": "535.309.01"}, files=files)
     assert resolve(there, {}, platform("debian-12")).source == source
 
@@ -331,7 +331,7 @@ def debian_driver(key: str, record: dict | None) -> dict:
     """Describe a host with the distribution's driver, which the role installed unless `record` is None."""
     version = OF_DEBIAN[key]
     packages = dict.fromkeys(("nvidia-driver-libs", "nvidia-smi", "libnvidia-ml1"), f"{version}-1~deb12u1")
-    files = {packages_record.DRIVER: {"exists": record is not None, "content": json.dumps(record)}}
+    files = {record_of_role.DRIVER: {"exists": record is not None, "content": json.dumps(record)}}
     return host(key, packages=packages, driver={"library": version}, files=files, headers=(KERNELS[key],))
 
 

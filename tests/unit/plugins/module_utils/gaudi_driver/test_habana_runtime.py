@@ -11,7 +11,7 @@ import re
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import habana_runtime as gaudi_runtime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import habana_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_editor
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import gaudi_hosts, kubernetes_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gaudi_trees import GAUDI, GAUDI3, GaudiTree
@@ -25,7 +25,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.gaudi_dr
 )
 
 FIXED, VULNERABLE = "1.24.0-1007", "1.23.0-695"
-ALL = [*UNIT, gaudi_runtime.PACKAGE]
+ALL = [*UNIT, habana_runtime.PACKAGE]
 DAEMON_JSON = "/etc/docker/daemon.json"
 
 
@@ -34,7 +34,7 @@ def with_runtime(tmp_path, version: str = FIXED, *, docker: bool = True, config:
     host = working(tmp_path, packages=dict.fromkeys(ALL, version))
     if docker:
         host["engines"]["docker"].update(package="docker-ce", version="28.3.3")
-    for path, text in {gaudi_runtime.CONFIG: config, gaudi_runtime.PACKAGED_HOOK: "{}", **files}.items():
+    for path, text in {habana_runtime.CONFIG: config, habana_runtime.PACKAGED_HOOK: "{}", **files}.items():
         host["files"][path] = {"exists": text is not None, "content": text, "mode": "0644"}
     host["files"].setdefault(DAEMON_JSON, {"exists": False, "content": None, "mode": None})
     return host
@@ -48,11 +48,11 @@ def test_the_runtime_is_registered_in_docker_with_an_explicit_default(tmp_path):
     result = run(with_runtime(tmp_path))
     assert result.problems == []
     assert result.runtime.options == {"runtimes": {"habana": {"path": "/usr/bin/habana-container-runtime"}}}
-    config = toml_editor.parse(result.runtime.files[gaudi_runtime.CONFIG] or "")
+    config = toml_editor.parse(result.runtime.files[habana_runtime.CONFIG] or "")
     assert config == {"habana-container-runtime": {"visible_devices_all_as_default": False}}
     assert list(result.runtime.files) == [
         owned.GAUDI_CONFIG_RECORD,
-        gaudi_runtime.CONFIG,
+        habana_runtime.CONFIG,
         owned.GAUDI_HOOK,
         owned.GAUDI_HOOKS_DIR,
     ]
@@ -60,15 +60,15 @@ def test_the_runtime_is_registered_in_docker_with_an_explicit_default(tmp_path):
 
 def test_the_keys_of_others_in_the_configuration_stay(tmp_path):
     text = 'mount_uverbs = true\n\n[habana-container-runtime]\nvisible_devices_all_as_default = true\nmode = "oci"\n'
-    changed = run(with_runtime(tmp_path, config=text)).runtime.files[gaudi_runtime.CONFIG]
+    changed = run(with_runtime(tmp_path, config=text)).runtime.files[habana_runtime.CONFIG]
     assert changed == text.replace("default = true", "default = false")
     already = run(with_runtime(tmp_path / "again", config=changed))
-    assert gaudi_runtime.CONFIG not in already.runtime.files
+    assert habana_runtime.CONFIG not in already.runtime.files
 
 
 def test_the_hook_for_podman_is_overridden_by_one_that_never_runs():
-    hook = gaudi_runtime.HOOK_OVERRIDE
-    assert owned.GAUDI_HOOK.rpartition("/")[2] == gaudi_runtime.PACKAGED_HOOK.rpartition("/")[2]
+    hook = habana_runtime.HOOK_OVERRIDE
+    assert owned.GAUDI_HOOK.rpartition("/")[2] == habana_runtime.PACKAGED_HOOK.rpartition("/")[2]
     ((name, value),) = hook["when"]["annotations"].items()
     assert re.search(name, "gpufleet.hosts/never")
     assert not re.search(value, "")
@@ -155,9 +155,9 @@ def test_all_packages_get_the_version_of_the_fixed_runtime(tmp_path):
     result = run(bare(tmp_path), {name: [FIXED, VULNERABLE] for name in ALL})
     assert result.transaction is not None
     assert result.transaction.install == [f"{name}={FIXED}" for name in ALL]
-    assert f"set visible_devices_all_as_default in {gaudi_runtime.CONFIG}" in result.changes
+    assert f"set visible_devices_all_as_default in {habana_runtime.CONFIG}" in result.changes
     # The configuration file belongs to the package, which is not installed yet.
-    assert gaudi_runtime.CONFIG not in result.runtime.files
+    assert habana_runtime.CONFIG not in result.runtime.files
 
 
 def test_an_adopted_vulnerable_runtime_is_a_problem(tmp_path):
@@ -232,7 +232,7 @@ def test_the_runtime_is_registered_in_crio_and_its_hook_is_named(tmp_path):
     # The vendor's program calls runc by its name, and CRI-O's packages have it beside crun.
     assert runtime["monitor_env"][0].startswith("PATH=/usr/local/sbin:")
     assert runtime["monitor_env"][0].endswith(":/usr/libexec/crio")
-    assert any(f"{gaudi_runtime.PACKAGED_HOOK} runs for every container of CRI-O" in text for text in result.reasons)
+    assert any(f"{habana_runtime.PACKAGED_HOOK} runs for every container of CRI-O" in text for text in result.reasons)
 
 
 def test_a_second_run_changes_neither_containerd_nor_crio_and_the_removal_both(tmp_path):
@@ -302,7 +302,7 @@ def test_removal_restores_what_the_role_changed(tmp_path):
         result = planned(host, **values)
         assert result.runtime.files == {
             owned.GAUDI_CONFIG_RECORD: None,
-            gaudi_runtime.CONFIG: text,
+            habana_runtime.CONFIG: text,
             owned.GAUDI_HOOKS_DIR: None,
             owned.GAUDI_HOOK: None,
         }

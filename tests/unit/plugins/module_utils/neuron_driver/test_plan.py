@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import oci_hook as neuron_hook
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import oci_hook
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import part as neuron_part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import plan as neuron_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import repository as neuron_repository
@@ -534,8 +534,8 @@ def test_only_a_default_runtime_of_the_role_is_removed(tmp_path, default, is_own
     present = {"default-runtime": "neuron", "runtimes": {"neuron": RUNTIME} if registered else {}}
     host = with_hook(tmp_path, present=present)
     text = json.dumps({**MANAGED, **EMPTY}) if is_own else None
-    host["files"][neuron_hook._RECORD] = {"exists": is_own, "content": text, "mode": "0600"}
-    hook = neuron_hook.plan(host, neuron_request.read({"oci_hook": True, "oci_hook_default_runtime": default}))
+    host["files"][oci_hook._RECORD] = {"exists": is_own, "content": text, "mode": "0600"}
+    hook = oci_hook.plan(host, neuron_request.read({"oci_hook": True, "oci_hook_default_runtime": default}))
     assert (hook.problems, hook.changes, hook.options is None) == ([], expected, not expected)
 
 

@@ -15,8 +15,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, record_of_role
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import file_contents as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, openpgp, role_file_paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import repository_options as repositories
@@ -69,9 +68,7 @@ def look(root: Path, key: str) -> dict[str, Any]:
         str(root), declared=declared.PLACES, machine="x86_64", kernel="6.1.0", run=lambda _argv: (1, "", "")
     )
     assert seen["os"]["key"] == key
-    files = {
-        path: seen["files"][path] for path in (*role_file_paths.paths(owned.REPOSITORY_ID), packages_record.DRIVER)
-    }
+    files = {path: seen["files"][path] for path in (*role_file_paths.paths(owned.REPOSITORY_ID), record_of_role.DRIVER)}
     return {"files": files, **{name: seen[name] for name in ("apt", "repositories", "keyrings")}}
 
 
@@ -84,10 +81,10 @@ def with_driver(root: Path, key: str, **wish: str) -> dict[str, Any]:
     write(root, repository["entry"]["path"], repository["entry"]["content"])
     write(root, nvidia_repository.keyring(repository), openpgp.armored(SIGNER) if key != "debian-12" else SIGNER)
     there = {"os": host(key)["os"], "files": {}}
-    for path, text in nvidia_repository.access_files(there, repository, packages_record.DRIVER).items():
+    for path, text in nvidia_repository.access_files(there, repository, record_of_role.DRIVER).items():
         if text is not None:
             write(root, path, text)
-    write(root, packages_record.DRIVER, json.dumps({"packages": ["libcuda1"], "key": KEY}))
+    write(root, record_of_role.DRIVER, json.dumps({"packages": ["libcuda1"], "key": KEY}))
     return look(root, key)
 
 
@@ -128,8 +125,8 @@ def test_a_repository_that_the_module_wrote_needs_no_change(tmp_path, key, wish)
         if file.content is not None:
             write(tmp_path, file.path, file.content)
     there = merged(bare(key, packages={"cuda-toolkit-12-6": "12.6.1-1"}), look(tmp_path, key))
-    add(there, packages_record.TOOLKIT, {"repositories": options["uses_repositories"]})
-    del there["files"][packages_record.DRIVER]
+    add(there, record_of_role.TOOLKIT, {"repositories": options["uses_repositories"]})
+    del there["files"][record_of_role.DRIVER]
     plan = nvidia(there, "12.6", **wish, environment=False)
     assert (plan["problems"], plan["transaction"]) == ([], None)
     changed = nvidia(there, "12.6", **{**wish, "proxy": "http://other.example:3128"}, environment=False)
@@ -143,7 +140,7 @@ def test_only_root_can_read_the_files_with_a_login(key, wish):
     wanted = repository(key, **wish)
     files = {
         path: (text, nvidia_repository.mode(path))
-        for path, text in nvidia_repository.access_files(there, wanted, packages_record.TOOLKIT).items()
+        for path, text in nvidia_repository.access_files(there, wanted, record_of_role.TOOLKIT).items()
         if text
     }
     files[wanted["entry"]["path"]] = (wanted["entry"]["content"], wanted["entry"]["mode"])
@@ -189,8 +186,8 @@ def test_a_changed_password_is_written_on_a_converged_host(tmp_path, key, now, c
 def test_the_toolkit_writes_a_changed_password_without_a_driver(tmp_path, key):
     seen = with_driver(tmp_path, key, **MIRROR)
     there = bare(key, packages={"cuda-toolkit-12-6": "12.6.1-1"})
-    add(merged(there, seen), packages_record.TOOLKIT, {"key": KEY})
-    del there["files"][packages_record.DRIVER]
+    add(merged(there, seen), record_of_role.TOOLKIT, {"key": KEY})
+    del there["files"][record_of_role.DRIVER]
     for password, expected in (("s3cret", []), ("chang3d", ["chang3d"])):
         wish = {**MIRROR, "repository_password": password, "key_fingerprint": TRUSTED}
         options = work(nvidia(there, "12.6", **wish, environment=False))
@@ -218,7 +215,7 @@ def test_the_login_of_the_toolkit_stays_when_the_driver_needs_none(tmp_path):
     wanted = resolve(bare_host, {"source": "nvidia"}, platform(key))
     packages = dict.fromkeys([*wanted.packages, *wanted.kernel_packages], "580.95.05-1")
     there = host(key, headers=(KERNELS[key],), packages=packages, modules={KERNELS[key]: "580.95.05"})
-    there = add(merged(there, with_driver(tmp_path, key, **MIRROR)), packages_record.TOOLKIT, {"key": KEY})
+    there = add(merged(there, with_driver(tmp_path, key, **MIRROR)), record_of_role.TOOLKIT, {"key": KEY})
     request = {"source": "nvidia", "key_fingerprint": TRUSTED, "mirror": MIRROR["mirror"]}
     todo = driver_plan.plan(there, request, platform(key)).todo
     assert todo.transaction.repositories == []
@@ -251,7 +248,7 @@ def test_an_entry_with_a_login_in_a_url_is_read_without_the_login_and_replaced(t
     there = merged(bare("sles-15"), seen)
     assert [entry["id"] for entry in nvidia_repository.entries_of(there, repository)] == ["x"]
     wanted = {**repository, "proxy": "http://p.example:3128", "proxy_username": "robot", "proxy_password": "s3cret"}
-    assert nvidia_repository.is_reached_otherwise(there, wanted, packages_record.DRIVER)
+    assert nvidia_repository.is_reached_otherwise(there, wanted, record_of_role.DRIVER)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -285,8 +282,8 @@ def test_an_outdated_or_missing_key_is_replaced_on_a_converged_host(tmp_path, ke
         wanted = next(iter(todo.transaction.repositories), None)
     else:
         seen = merged(bare(key, packages={"cuda-toolkit-12-6": "12.6.1-1"}), look(tmp_path, key))
-        add(seen, packages_record.TOOLKIT, {"key": KEY})
-        del seen["files"][packages_record.DRIVER]
+        add(seen, record_of_role.TOOLKIT, {"key": KEY})
+        del seen["files"][record_of_role.DRIVER]
         plan = nvidia(seen, "12.6", **wish, environment=False)
         assert (plan["problems"], work(plan)["install"]) == ([], [])
         wanted = next(iter(work(plan)["repositories"]), None)

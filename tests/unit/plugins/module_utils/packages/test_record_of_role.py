@@ -10,9 +10,9 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     nvidia_repository,
     record_files,
+    record_of_role,
     record_ownership,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_of_role import DRIVER, TOOLKIT
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
 
@@ -66,8 +66,8 @@ def finished(there: dict, before: list[str], after: list[str] | None = None) -> 
 def test_requested_packages_are_installed_for_certain(asked, name, ours):
     interrupted = having(begin(having(None), DRIVER, ["vim"], asked=[asked]))
     there = ["vim", name, "tmux"]
-    assert packages_record.installed_for_certain(interrupted, DRIVER, there) == ({name} if ours else set())
-    assert packages_record.possibly_installed(interrupted, DRIVER, there) == {name, "tmux"}
+    assert record_of_role.installed_for_certain(interrupted, DRIVER, there) == ({name} if ours else set())
+    assert record_of_role.possibly_installed(interrupted, DRIVER, there) == {name, "tmux"}
     packages, uncertain = ([name], ["tmux"]) if ours else ([], sorted([name, "tmux"]))
     done = finished(interrupted, there)
     assert (done["packages"], done["uncertain"]) == (packages, uncertain)
@@ -76,7 +76,7 @@ def test_requested_packages_are_installed_for_certain(asked, name, ours):
 def test_packages_that_were_installed_before_are_not_recorded():
     begun = begin(having(None), DRIVER, ["libcuda1"], asked=["libcuda1=535-1", "dkms"])
     assert json.loads(begun)["asked"] == ["dkms"]
-    assert packages_record.installed_for_certain(having(begun), DRIVER, ["libcuda1", "dkms"]) == {"dkms"}
+    assert record_of_role.installed_for_certain(having(begun), DRIVER, ["libcuda1", "dkms"]) == {"dkms"}
     # The next run requests a package that the user has installed in the meantime.
     again = begin(having(begun), DRIVER, ["libcuda1", "ffmpeg"], asked=["ffmpeg"])
     assert finished(having(again), ["libcuda1", "ffmpeg", "dkms"])["packages"] == ["dkms"]
@@ -84,19 +84,19 @@ def test_packages_that_were_installed_before_are_not_recorded():
 
 def test_a_finished_record_ignores_later_packages():
     interrupted = having(begin(having(None), DRIVER, ["vim"], asked=["dkms"], key="EB"))
-    assert packages_record.is_unfinished(interrupted, DRIVER)
+    assert record_of_role.is_unfinished(interrupted, DRIVER)
     done = finish(interrupted, DRIVER, ["vim", "dkms"], ["vim", "dkms"])
     assert json.loads(done) == {"packages": ["dkms"], "requested": ["dkms"], "files": {}, "key": "EB"}
-    assert not packages_record.is_unfinished(having(done), DRIVER)
+    assert not record_of_role.is_unfinished(having(done), DRIVER)
     # The user installs nvidia-settings later.
-    assert packages_record.possibly_installed(having(done), DRIVER, ["vim", "dkms", "nvidia-settings"]) == {"dkms"}
+    assert record_of_role.possibly_installed(having(done), DRIVER, ["vim", "dkms", "nvidia-settings"]) == {"dkms"}
 
 
 def test_packages_that_the_other_role_requested_are_not_recorded():
     interrupted = having(begin(having(None), DRIVER, ["vim"]))
     other = begin(having(None, TOOLKIT), TOOLKIT, ["vim"], asked=["cuda-toolkit-12-6"])
     interrupted["files"][TOOLKIT] = {"exists": True, "content": other}
-    assert packages_record.possibly_installed(interrupted, DRIVER, ["vim", "cuda-toolkit-12-6", "dkms"]) == {"dkms"}
+    assert record_of_role.possibly_installed(interrupted, DRIVER, ["vim", "cuda-toolkit-12-6", "dkms"]) == {"dkms"}
 
 
 def stream(name: str, before: str | None) -> dict:
@@ -174,7 +174,7 @@ def test_a_driver_that_the_user_purged_releases_the_repository(installed, uses, 
     # The removal still removes the repository's files and its key.
     left = record_ownership.removal(content(done, DRIVER), ["nvidia-driver"], enabled={})
     assert left.files == NVIDIAS["written"]
-    assert record_ownership.is_recorded_key("gpg-pubkey-35cd5710", packages_record.read(done, DRIVER))
+    assert record_ownership.is_recorded_key("gpg-pubkey-35cd5710", record_of_role.read(done, DRIVER))
 
 
 @pytest.mark.parametrize(
@@ -196,23 +196,23 @@ def test_a_driver_that_the_user_purged_releases_the_repository(installed, uses, 
 def test_a_driver_without_modules_and_main_libraries_is_abandoned(packages, left, is_abandoned):
     there = having({"packages": ["dkms", *packages], "requested": packages, "files": {}})
     there["installed_packages"] = dict.fromkeys(["dkms", *left], "1 x86_64")
-    assert packages_record.is_abandoned(there, DRIVER) is is_abandoned
+    assert record_of_role.is_abandoned(there, DRIVER) is is_abandoned
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null"])
 def test_a_damaged_record_is_empty(text):
-    assert not any(packages_record.read(having(text), DRIVER).values())
-    assert not packages_record.is_unfinished(having(text), DRIVER)
+    assert not any(record_of_role.read(having(text), DRIVER).values())
+    assert not record_of_role.is_unfinished(having(text), DRIVER)
 
 
 def test_a_key_that_is_trusted_by_its_digest_has_a_fingerprint_once_it_is_installed():
     digest, fingerprint = f"sha256:{'0' * 64}", "610C7B14E068A878070DA4E99CD0A493D42D0685"
     there = having({"key": digest})
-    assert packages_record.read(there, DRIVER)["key"] == digest
+    assert record_of_role.read(there, DRIVER)["key"] == digest
     there["keyrings"]["/k.gpg"] = {"fingerprints": [fingerprint], "digests": [digest]}
-    assert packages_record.read(there, DRIVER)["key"] == fingerprint
+    assert record_of_role.read(there, DRIVER)["key"] == fingerprint
     there["files"][DRIVER]["content"] = json.dumps({"pending_key": digest})
-    assert packages_record.read(there, DRIVER)["key"] == fingerprint
+    assert record_of_role.read(there, DRIVER)["key"] == fingerprint
 
 
 def test_the_observed_record_contains_no_former_files():

@@ -11,9 +11,8 @@ import subprocess
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, record_of_role
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository_data as data
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import file_contents as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     file_writing,
@@ -87,7 +86,7 @@ def test_nvidias_repository_has_the_same_files_as_before(platform, settings):
 
     entry = described["entry"]
     assert files.pop(entry["path"]) == RepositoryFile(entry["path"], entry["content"].encode(), int(entry["mode"], 8))
-    for path, text in nvidia_repository.access_files(host(platform), described, packages_record.DRIVER).items():
+    for path, text in nvidia_repository.access_files(host(platform), described, record_of_role.DRIVER).items():
         file = files.pop(path)
         assert file.content == (None if text is None else text.encode())
         assert file.mode == int(nvidia_repository.mode(path), 8)

@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import (
     node_distribution,
     runtime_placement,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import oci_hook as neuron_hook
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import oci_hook
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.variables import NeuronDriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     config_toml,
@@ -142,9 +142,9 @@ def test_runtimes_of_another_type_in_daemon_json_are_named(runtimes: t.Any) -> N
     assert "docker" not in registered_runtimes.by_engine(seen)
     definition = json.dumps({"runtimes": {"neuron": {"path": "/opt/x"}}})
     seen["files"][owned.NEURON_HOOK_CONFIG] = {"exists": True, "content": definition}
-    seen["installed_packages"][neuron_hook.HOOK] = "1.0 amd64"
+    seen["installed_packages"][oci_hook.HOOK] = "1.0 amd64"
     seen["os"] |= {"family": "debian"}
-    hook = neuron_hook.plan(seen, NeuronDriverRequest(oci_hook=True))
+    hook = oci_hook.plan(seen, NeuronDriverRequest(oci_hook=True))
     for (problem,) in (docker_runtime.plan(seen, default_runtime=False).problems, hook.problems):
         assert f"daemon.json, runtimes: {str(runtimes)!r} is not an object" in problem
         assert WAY_OUT in problem
