@@ -39,11 +39,9 @@ def batches(cases: Iterable[Case], removals: Mapping[str, Iterable[str]]) -> lis
 
 
 def _fits(case: Case, batch: Iterable[Case], removals: Mapping[str, Iterable[str]]) -> bool:
-    def removes(one: str, other: str) -> bool:
-        return other in removals.get(one, ())
-
-    names = [(case.item.name, other.item.name) for other in batch]
-    return not any(one == other or removes(one, other) or removes(other, one) for one, other in names)
+    name = case.item.name
+    pairs = [pair for other in batch for pair in ((name, other.item.name), (other.item.name, name))]
+    return not any(one == other or other in removals.get(one, ()) for one, other in pairs)
 
 
 def shard_of(case: Case) -> str:
