@@ -31,6 +31,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading i
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import settings_lost_by_reload
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import variables as driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import docker_data_directory
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import variables as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import module_call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import controller
@@ -265,7 +266,7 @@ class ActionModule(ActionBase):
         """Fail if Docker's data would be on disks that are not mounted. A role that runs alone does not adopt."""
         on_nvme = "container_engine" in values and bool(self._docker_options)
         engine = engine_request.read(values.get("container_engine", {}))
-        error = adoption_image.data_root_problem(host, engine, on_nvme=on_nvme) if adopts or on_nvme else None
+        error = docker_data_directory.missing_disk(host, engine, on_nvme=on_nvme) if adopts or on_nvme else None
         if error:
             raise Failure(error, errors=[error])
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
+    gaudi_device_health,
     gaudi_host_state,
     gaudi_sysfs_values,
     schema,
@@ -118,10 +119,10 @@ def _device(
         "numa_node": function["numa_node"],
     }
     if address not in host.bound:
-        return schema.device(GAUDI, **values, health=gaudi_host_state.health_unbound(host))
+        return schema.device(GAUDI, **values, health=gaudi_device_health.unbound(is_loaded=host.is_loaded))
     values["driver_version"] = host.driver_version
     if place is None:
-        return schema.device(GAUDI, **values, health=gaudi_host_state.health_without_node())
+        return schema.device(GAUDI, **values, health=gaudi_device_health.without_node())
     attributes = sysfs_refusals.SysfsAttributes(tree, place.attributes)
     module = gaudi_sysfs_values.module_id(attributes)
     if module is not None and device_id not in PCIE_CARDS:
@@ -135,7 +136,7 @@ def _device(
         index=place.index,
         nodes=_nodes(tree, address, place, unread),
         firmware=gaudi_sysfs_values.firmware(attributes),
-        health=gaudi_host_state.health(gaudi_sysfs_values.status(attributes)),
+        health=gaudi_device_health.of_status(gaudi_sysfs_values.status(attributes)),
         unread=unread,
     )
 

@@ -18,7 +18,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import pack
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import EngineRequest
 
 DLAMI = "dlami"
 # What acts on an image for AWS Neuron. Role neuron_driver only adopts the driver: see playbook dlami.
@@ -100,23 +99,6 @@ def boot_notes(host: Host) -> list[str]:
         "cloud-init has not finished and can still change this host. Before they plan, playbooks site and dlami wait "
         "for it, for up to site_cloud_init_timeout or dlami_cloud_init_timeout seconds."
     ]
-
-
-def data_root_problem(host: Host, engine: EngineRequest, *, on_nvme: bool) -> str | None:
-    """Return why Docker's data directory cannot be on the local NVMe disks. `on_nvme`: dlami_docker_on_nvme."""
-    if on_nvme and engine.name != "docker":
-        return (
-            f"dlami_docker_on_nvme is true, but container_engine_name is {engine.name}. Remove dlami_docker_on_nvme, "
-            "or set container_engine_name=docker."
-        )
-    root = str(engine.docker_options.get("data-root") or "")
-    if host["image"]["nvme"] or not f"{root}/".startswith(f"{prepared_image.NVME}/"):
-        return None
-    return (
-        f"Docker's data-root is set to {root}, but no disk is mounted at {prepared_image.NVME}, so Docker would fill "
-        "the root disk. Use an instance type with local NVMe disks, mount them, or "
-        + ("remove dlami_docker_on_nvme." if on_nvme else "set another data-root in container_engine_docker_options.")
-    )
 
 
 def neuron_accelerators(host: Host) -> str:

@@ -10,8 +10,11 @@ import os
 import re
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import prepared_image
+
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import DockerData, Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import EngineRequest
 
 DEFAULT_ROOT = "/var/lib/docker"
 # What Docker keeps in its directory, as patterns for one file or directory of each. With the containerd image store,
@@ -96,4 +99,21 @@ def problem(old: str, new: str, contents: str) -> str:
         f"data-root in daemon.json would change from {old} to {new}, but {old} has {contents}, which Docker would not "
         f"find in {new}. Nothing was changed. Keep {old} as data-root, or stop docker.socket and docker.service, move "
         f"{old} to {new} and run the role again."
+    )
+
+
+def missing_disk(host: Host, engine: EngineRequest, *, on_nvme: bool) -> str | None:
+    """Return why Docker's data directory cannot be on the local NVMe disks. `on_nvme`: dlami_docker_on_nvme."""
+    if on_nvme and engine.name != "docker":
+        return (
+            f"dlami_docker_on_nvme is true, but container_engine_name is {engine.name}. Remove dlami_docker_on_nvme, "
+            "or set container_engine_name=docker."
+        )
+    root = str(engine.docker_options.get("data-root") or "")
+    if host["image"]["nvme"] or not f"{root}/".startswith(f"{prepared_image.NVME}/"):
+        return None
+    return (
+        f"Docker's data-root is set to {root}, but no disk is mounted at {prepared_image.NVME}, so Docker would fill "
+        "the root disk. Use an instance type with local NVMe disks, mount them, or "
+        + ("remove dlami_docker_on_nvme." if on_nvme else "set another data-root in container_engine_docker_options.")
     )

@@ -92,6 +92,16 @@ def plan(host: Host, request: NeuronDriverRequest) -> NeuronHook:
     return result
 
 
+def problems_without_docker(request: NeuronDriverRequest, *, has_docker: bool) -> list[str]:
+    """Return what to correct if Docker is neither installed nor will be. Another engine has no such runtime."""
+    if not request.oci_hook or has_docker:
+        return []
+    return [
+        "neuron_driver_oci_hook is true, but the hook is a runtime of Docker, which is not installed. Install Docker "
+        "with role container_engine, or set the variable to false: containers need only the device nodes."
+    ]
+
+
 def removal(host: Host) -> NeuronHook:
     """Return what removes the options of the role from daemon.json."""
     result = NeuronHook()

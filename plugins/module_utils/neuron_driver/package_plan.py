@@ -18,8 +18,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.supported_versions import (
     DKMS,
     HOOK,
+    OLD_DKMS,
     ROLE,
     TOOLS,
+    number,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
@@ -194,7 +196,7 @@ def _refuse_replacement(case: NeuronCase, result: NeuronPlan) -> None:
         else None
     )
     result.problems += [held] if held else []
-    problem = supported_versions.replacement_problem(case.host, case.installed, result.version)
+    problem = _replacement_problem(case.host, case.installed, result.version)
     result.problems += [problem] if problem else []
 
 
@@ -214,3 +216,24 @@ def _devel(host: Host, release: str) -> str:
 
 def _without_arch(host: Host, release: str) -> str:
     return release.removesuffix(f".{host['os']['arch']}")
+
+
+def _replacement_problem(host: Host, present: str | None, chosen: str | None) -> str | None:
+    """Return why the driver's package cannot be installed over what the host has, or None.
+
+    `present`: its installed version. `chosen`: the version to install, None before the query.
+    """
+    if installed_packages.is_installed(host, OLD_DKMS):
+        tool = "apt-get purge" if host["os"]["package_manager"] == "apt" else "dnf remove"
+        return (
+            f"Package {OLD_DKMS} is installed, which conflicts with {DKMS}. Stop the containers with chips, run "
+            f"'{tool} {OLD_DKMS}', and run this role again. To keep that driver, set {ROLE}_source=preinstalled."
+        )
+    # A downgrade with dnf fails, so AWS removes the package first (awslabs/amazon-eks-ami, install-neuron-driver.sh).
+    if host["os"]["package_manager"] == "dnf" and present and chosen and number(present) > number(chosen):
+        return (
+            f"{DKMS} {present} is installed, and {chosen} is older, which dnf cannot install over it. Stop the "
+            f"containers with chips, run 'dnf remove {DKMS}', and run this role again. To keep {present}, set "
+            f"{ROLE}_version={present}."
+        )
+    return None

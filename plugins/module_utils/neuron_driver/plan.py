@@ -79,11 +79,7 @@ def plan(
     if _manages(case, result):
         package_plan.plan_packages(case, result)
     package_plan.plan_hook(case, result)
-    if request.oci_hook and not has_docker:
-        result.problems.append(
-            f"{ROLE}_oci_hook is true, but the hook is a runtime of Docker, which is not installed. Install Docker "
-            "with role container_engine, or set the variable to false: containers need only the device nodes."
-        )
+    result.problems += oci_hook.problems_without_docker(request, has_docker=has_docker)
     if not result.problems:
         package_plan.prepare_holds(case, result)
         result.changes = [*(result.transaction.changes() if result.transaction else []), *result.changes]

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
-
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
     from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.variables import NeuronDriverRequest
@@ -75,24 +73,3 @@ def kernel_note(host: Host, data: Mapping[str, Any], release: str) -> str | None
         f"kernel {running} is not among the kernels that AWS tested SDK {release} with on {host['os']['name']}: "
         f"{', '.join(tested)}"
     )
-
-
-def replacement_problem(host: Host, present: str | None, chosen: str | None) -> str | None:
-    """Return why the driver's package cannot be installed over what the host has, or None.
-
-    `present`: its installed version. `chosen`: the version to install, None before the query.
-    """
-    if installed_packages.is_installed(host, OLD_DKMS):
-        tool = "apt-get purge" if host["os"]["package_manager"] == "apt" else "dnf remove"
-        return (
-            f"Package {OLD_DKMS} is installed, which conflicts with {DKMS}. Stop the containers with chips, run "
-            f"'{tool} {OLD_DKMS}', and run this role again. To keep that driver, set {ROLE}_source=preinstalled."
-        )
-    # A downgrade with dnf fails, so AWS removes the package first (awslabs/amazon-eks-ami, install-neuron-driver.sh).
-    if host["os"]["package_manager"] == "dnf" and present and chosen and number(present) > number(chosen):
-        return (
-            f"{DKMS} {present} is installed, and {chosen} is older, which dnf cannot install over it. Stop the "
-            f"containers with chips, run 'dnf remove {DKMS}', and run this role again. To keep {present}, set "
-            f"{ROLE}_version={present}."
-        )
-    return None

@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import (
     auto_detection,
+    cgroup_constrain_devices,
     configuration_files,
     gpu_types,
     reported_gres,
@@ -25,8 +26,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_drain_an
 GRES, CGROUP, SLURM = "gres.conf", "cgroup.conf", "slurm.conf"
 # The state of a node whose registration the controller rejected, in scontrol and in sinfo.
 _REJECTED = {"INVALID_REG", "INVAL"}
-# SchedMD/slurm (284c3b95), src/common/parse_value.c.
-_TRUE = ("yes", "up", "true", "1")
 # Seconds that slurmd waits for the device nodes at boot.
 _WAIT = 120
 # Units that create device nodes, or change what they are. An ordering after a unit that does not exist has no effect.
@@ -182,21 +181,14 @@ def _plan_gres(host: SlurmHost, request: SlurmRequest, result: SlurmNodePlan) ->
 
 
 def _plan_cgroup(host: SlurmHost, request: SlurmRequest, result: SlurmNodePlan) -> None:
-    wanted = ["ConstrainDevices=yes"] if request.present and request.constrain_devices and result.gres_lines else []
-    options = {name: value for line in _others(host, CGROUP) for name, value in line.options.items()}
-    # Slurm uses the last of several lines.
-    value = options.get("constraindevices")
     if host.configless:
         return
-    if wanted and value is not None:
-        if value.lower() not in _TRUE:
-            result.problems.append(
-                f"{host.directory}/{CGROUP} sets ConstrainDevices={value}, so a job could use the GPUs of other jobs. "
-                "Remove the line, or set gpu_slurm_node_constrain_devices to false."
-            )
-            return
-        wanted = []
-    _edit(host, CGROUP, wanted, result)
+    wanted = request.present and request.constrain_devices and bool(result.gres_lines)
+    lines, problem = cgroup_constrain_devices.plan(_others(host, CGROUP), f"{host.directory}/{CGROUP}", wanted=wanted)
+    if problem:
+        result.problems.append(problem)
+    else:
+        _edit(host, CGROUP, lines, result)
 
 
 def _edit(host: SlurmHost, name: str, lines: list[str], result: SlurmNodePlan) -> bool:
