@@ -19,7 +19,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
     schema,
     sysfs_refusals,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import (
     accelerator_pci_ids,
     amd_compute_gpus,
@@ -85,11 +84,7 @@ class _AmdReader:
         self.is_loaded = tree.exists(f"/sys/module/{DRIVER}")
         version = tree.read(f"/sys/module/{DRIVER}/version")
         self.version_refusal = version.refusal
-        self.driver_version = None
-        if self.is_loaded and not version.refusal:
-            # The driver in the kernel has no version of its own.
-            has_own = untrusted_text.is_like(untrusted_text.PACKAGE_VERSION, version.text)
-            self.driver_version = version.text if has_own else kernel
+        self.driver_version = amd_host_state.driver_version(version, kernel, is_loaded=self.is_loaded)
         self.cards, render_nodes = self._drm()
         self.kfd = amd_kfd_nodes.read(tree, candidates, render_nodes)
         self.undecided: list[str] = []

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators.sysfs_refusals import SysfsReading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
 
 KERNEL_LOG = "Check the kernel log for messages of amdgpu"
 
@@ -26,6 +28,15 @@ class AcceleratorsAmdHost(NamedTuple):
     bound: list[str]
     undecided: list[str]
     without_kfd_node: list[str]
+
+
+def driver_version(version: SysfsReading, kernel: str | None, *, is_loaded: bool) -> str | None:
+    """Return the version of the driver, None if the kernel refuses to show it. `version`: that of the module."""
+    if not is_loaded or version.refusal:
+        return None
+    # The driver in the kernel has no version of its own.
+    has_own = untrusted_text.is_like(untrusted_text.PACKAGE_VERSION, version.text)
+    return version.text if has_own else kernel
 
 
 def decide(
