@@ -16,7 +16,7 @@ if [ -n "$scenario" ]; then
     }
     # Reset Molecule's state, because it skips steps that an interrupted run completed. The hosts of that run are not new.
     molecule reset -s "$scenario"
-    [ "$scenario" != default ] || molecule destroy -s default
+    [ "$scenario" != default ] || [ -z "$(docker ps --all --quiet --filter label=gpufleet.sandbox)" ] || molecule destroy -s default
     exec molecule test -s "$scenario"
 fi
 
