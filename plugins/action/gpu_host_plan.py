@@ -266,7 +266,9 @@ class ActionModule(ActionBase):
         """Fail if Docker's data would be on disks that are not mounted. A role that runs alone does not adopt."""
         on_nvme = "container_engine" in values and bool(self._docker_options)
         engine = engine_request.read(values.get("container_engine", {}))
-        error = docker_data_directory.missing_disk(host, engine, on_nvme=on_nvme) if adopts or on_nvme else None
+        if not adopts and not on_nvme:
+            return
+        error = docker_data_directory.missing_disk(host, engine.name, engine.docker_options, on_nvme=on_nvme)
         if error:
             raise Failure(error, errors=[error])
 

@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Docker's data directory: what it contains, and whether a change of `data-root` or `userns-remap` would hide this."""
+"""Docker's data directory: what it contains, and whether a change of `data-root` or `userns-remap` would hide this.
+
+Also whether the disk is mounted that `data-root` needs.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import prepare
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import DockerData, Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import EngineRequest
 
 DEFAULT_ROOT = "/var/lib/docker"
 # What Docker keeps in its directory, as patterns for one file or directory of each. With the containerd image store,
@@ -102,14 +104,17 @@ def problem(old: str, new: str, contents: str) -> str:
     )
 
 
-def missing_disk(host: Host, engine: EngineRequest, *, on_nvme: bool) -> str | None:
-    """Return why Docker's data directory cannot be on the local NVMe disks. `on_nvme`: dlami_docker_on_nvme."""
-    if on_nvme and engine.name != "docker":
+def missing_disk(host: Host, engine: str, options: t.Mapping[str, t.Any], *, on_nvme: bool) -> str | None:
+    """Return why the data directory cannot be on the local NVMe disks.
+
+    `engine`: container_engine_name. `options`: container_engine_docker_options. `on_nvme`: dlami_docker_on_nvme.
+    """
+    if on_nvme and engine != "docker":
         return (
-            f"dlami_docker_on_nvme is true, but container_engine_name is {engine.name}. Remove dlami_docker_on_nvme, "
+            f"dlami_docker_on_nvme is true, but container_engine_name is {engine}. Remove dlami_docker_on_nvme, "
             "or set container_engine_name=docker."
         )
-    root = str(engine.docker_options.get("data-root") or "")
+    root = str(options.get("data-root") or "")
     if host["image"]["nvme"] or not f"{root}/".startswith(f"{prepared_image.NVME}/"):
         return None
     return (

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the options of an engine's module as arguments of the engine's command, or as part of a Compose file.
 
-The options are those that give access to GPUs (see container.options.module_arguments). An option that this file does
-not know is an error, so that no argument is lost.
+The options are those that give access to GPUs (see container.engine_module_options.module_arguments). An option that
+this file does not know is an error, so that no argument is lost.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import AMD, INTEL, NVIDIA
@@ -14,7 +14,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_nam
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.configuration_files import SlurmLine
     from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.gres_lines import SlurmGres
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_files_plan import SlurmRequest
 
 # The vendors of the plugins that detect GPUs. Newer releases have more, which the user can name.
 DETECTED = {"nvml": (NVIDIA,), "rsmi": (AMD,), "oneapi": (INTEL,), "nvidia": (NVIDIA,)}
@@ -56,17 +55,17 @@ def other_vendors(plugin: str, selected: Iterable[SlurmGres]) -> str:
     )
 
 
-def unfit_types(request: SlurmRequest) -> str:
+def unfit_types(detect: str, types: Mapping[str, str]) -> str:
     """Return which types do not fit. A detected device has its own name, of which the type must be a part."""
     wrong = [
         f"{kind} for {model!r}"
-        for model, kind in request.types.items()
+        for model, kind in types.items()
         if kind.lower() not in re.sub(r"\s+", "_", model.lower())
     ]
     if not wrong:
         return ""
     return (
-        f"gpu_slurm_node_types has {', '.join(wrong)}. With gpu_slurm_node_detect={request.detect}, a type must be a "
+        f"gpu_slurm_node_types has {', '.join(wrong)}. With gpu_slurm_node_detect={detect}, a type must be a "
         "part of the model's name in lower case, with '_' for spaces. Change the type, or set gpu_slurm_node_detect to "
         "off."
     )

@@ -19,7 +19,10 @@ def problems(host: SlurmHost, request: SlurmRequest, selected: Sequence[gres_lin
     """Return what the user must correct, with the place and the way out."""
     found = [_types(host.devices, request.types)]
     if request.detect != "off":
-        found += [auto_detection.other_vendors(request.detect, selected), auto_detection.unfit_types(request)]
+        found += [
+            auto_detection.other_vendors(request.detect, selected),
+            auto_detection.unfit_types(request.detect, request.types),
+        ]
     if host.lacks_client:
         found.append(
             f"{host.lacks_client} does not exist. Set gpu_slurm_node_programs to the directory of Slurm's programs, or "

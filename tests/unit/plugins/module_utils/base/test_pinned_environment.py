@@ -225,7 +225,7 @@ def test_every_entry_point_pins_its_state_first(entry_points: Path, name: str) -
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_the_unattended_run_pins_its_state(tmp_path: Path) -> None:
     program = f"""{SEEN}
-from {COLLECTION}.module_utils.unattended import pull
+from {COLLECTION}.module_utils.unattended import pull_program as pull
 pull.STATE = os.getcwd() + "/state"
 def settings(_path):
     seen(pull.Pull({{}}, pull.STATE)._do(["env"])[1])
