@@ -254,7 +254,7 @@ def offered(host: Mapping[str, Any], names: Iterable[str]) -> dict[str, list[str
 def items(host: Mapping[str, Any], values: Values, platforms: Mapping[str, Any]) -> list[Item]:
     """Return everything that the roles manage on a converged host, sorted.
 
-    `values` are the user's variables by role, `platforms` the roles' data as `site.plan.Context` describes it.
+    `values` are the user's variables by role, `platforms` the roles' data as `parts.part_plan.Context` describes it.
     """
     found: set[Item] = set()
     states: list[tuple[dict[str, Any], dict[str, Any] | None]] = [

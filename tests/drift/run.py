@@ -117,7 +117,7 @@ class Host:
 
 @functools.cache
 def platforms(key: str) -> dict[str, Any]:
-    """Return the roles' data of a platform, as `site.plan.Context` describes it."""
+    """Return the roles' data of a platform, as `parts.part_plan.Context` describes it."""
     return role_data.platforms(key)
 
 

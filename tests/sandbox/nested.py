@@ -16,10 +16,15 @@ import json
 import os
 import socket
 import sys
+import tempfile
 import time
+import traceback
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
+# The seconds in which the process must listen. It takes about 2 on an idle machine.
+DEADLINE = 60
 
 
 def owner() -> int:
@@ -69,19 +74,40 @@ def serve(address: str, master: int) -> None:
             file.write(json.dumps([done.returncode, done.stdout, done.stderr]) + "\n")
 
 
-def start(address: str, master: int) -> None:
-    """Start the process that serves this address, as a session of its own."""
-    if os.fork():
-        return
+def start(address: str, master: int, errors: IO[bytes]) -> int:
+    """Start the process that serves this address, as a session of its own, and return its ID."""
+    child = os.fork()
+    if child:
+        return child
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
-    for number in range(3):
-        os.dup2(null, number)
+    for number, file in enumerate((null, null, errors.fileno())):
+        os.dup2(file, number)
     try:
         serve(address, master)
+    except Exception:  # the first client reads it
+        traceback.print_exc()
     finally:
         # Also ends the processes of ansible_run.
         sys.exit(0)
+
+
+def started(address: str, master: int) -> socket.socket:
+    """Start the process that serves this address, and return a connection to it."""
+    with tempfile.TemporaryFile() as errors:
+        child = start(address, master, errors)
+        deadline = time.monotonic() + DEADLINE
+        ended = False
+        while not ended and time.monotonic() < deadline:
+            time.sleep(0.05)
+            ended = os.waitpid(child, os.WNOHANG)[0] == child
+            client = connect(address)
+            if client is not None:
+                return client
+        errors.seek(0)
+        said = errors.read().decode(errors="replace").strip() or "It printed no error."
+    state = "ended before it listened" if ended else f"(ID {child}) does not listen after {DEADLINE} s"
+    sys.exit(f"nested.py: the process that runs ansible-playbook {state}. {said}")
 
 
 def main() -> int:
@@ -92,10 +118,7 @@ def main() -> int:
     address = f"\0gpufleet-nested-{master}-{name}"
     client = connect(address)
     if client is None:
-        start(address, master)
-    while client is None:
-        time.sleep(0.05)
-        client = connect(address)
+        client = started(address, master)
     with client, client.makefile("rw", encoding="utf-8") as file:
         file.write(json.dumps([argv, dict(os.environ), os.getcwd()]) + "\n")
         file.flush()

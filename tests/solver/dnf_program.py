@@ -76,10 +76,18 @@ def _become(
         sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, mode) for n, mode in enumerate(("r", "w", "w")))
         main(argv[1:], exit_code=True)
     except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else int(bool(end.code))
+        if end.code is None or isinstance(end.code, int):
+            status = end.code or 0
+        else:
+            print(end.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        # Nothing may return to the test from here: it would run twice.
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except BaseException:  # a full disk, for example
+            status = 1
+        finally:
+            os._exit(status)

@@ -13,6 +13,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -25,6 +26,37 @@ def digest(words: Iterable[str], files: Iterable[Path]) -> str:
     for path in sorted(files):
         found.update(f"\0{path.name}\0".encode() + path.read_bytes())
     return found.hexdigest()[:16]
+
+
+def keyring(place: Path, directory: Path, create: Callable[[Path], str]) -> tuple[Path, str]:
+    """Return a keyring of this host with the key of all kept repositories, and the key's fingerprint.
+
+    The keyring is in `directory`, with packages that were signed with it. `create` returns the fingerprint of the key
+    in a keyring, and creates a missing one. Hosts share an exported key, as a keyring can have only one agent.
+    """
+    shared, home = place / "key.asc", directory / "gnupg"
+    known = directory / "key.asc"
+    gpg = ("gpg", "--homedir", str(home), "--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", "")
+    with (place / "key.lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if shared.exists() and not (known.exists() and known.read_bytes() == shared.read_bytes()):
+            shutil.rmtree(directory, ignore_errors=True)
+            home.mkdir(mode=0o700, parents=True)
+            subprocess.run([*gpg, "--import", str(shared)], check=True, capture_output=True)
+            shutil.copy(shared, known)
+        fingerprint = create(home)
+        if not shared.exists():
+            exported = place / "key.asc.new"
+            exported.unlink(missing_ok=True)
+            subprocess.run(
+                [*gpg, "--armor", "--output", str(exported), "--export-secret-keys", fingerprint],
+                check=True,
+                capture_output=True,
+            )
+            shutil.copy(exported, known)
+            exported.rename(shared)
+        subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "gpg-agent"], check=False)
+    return home, fingerprint
 
 
 def repository(place: Path, name: str, inputs: str, out: Path, write: Callable[[Path], str]) -> str:

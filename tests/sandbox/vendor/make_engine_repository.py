@@ -383,9 +383,11 @@ def main() -> None:
         return fingerprint
 
     if options.kept:
-        files = [Path(__file__), Path(stand_ins.__file__), Path(archives.__file__), *archives.DIRECTORY.glob("*.yml")]
+        options.gnupg, fingerprint = kept.keyring(options.kept, options.gnupg.parent / "shared", stand_ins.key)
+        programs = [Path(module.__file__) for module in (stand_ins, archives, kept)]
+        files = [Path(__file__), *programs, *archives.DIRECTORY.glob("*.yml")]
         # The programs are those of the host's release.
-        inputs = kept.digest([Payload(options.gnupg.parent / "payload").release], files)
+        inputs = kept.digest([Payload(options.gnupg.parent / "payload").release, fingerprint], files)
         print(kept.repository(options.kept, f"engines-{options.platform}", inputs, options.out, complete))
     else:
         print(complete(options.out))

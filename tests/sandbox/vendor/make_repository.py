@@ -645,9 +645,14 @@ def main() -> None:
     if options.kept:
         import kept  # noqa: PLC0415  # most scenarios copy only this file to their hosts
 
+        options.gnupg, fingerprint = kept.keyring(options.kept, options.gnupg.parent / "shared", key)
         versions = [*options.version, *options.toolkit, *options.greedy_toolkit]
-        words = [*versions, str(len(options.toolkit)), str(options.digest), platform.release()]
-        inputs = kept.digest(words, [Path(__file__), NVIDIA_SMI])
+        words = [
+            *("--version", *options.version, "--toolkit", *options.toolkit),
+            *("--greedy-toolkit", *options.greedy_toolkit, "--digest", str(options.digest)),
+            *(fingerprint, platform.release()),
+        ]
+        inputs = kept.digest(words, [Path(__file__), Path(kept.__file__), NVIDIA_SMI])
         name = f"nvidia-{options.layout}-{'-'.join(versions)}"
         print(kept.repository(options.kept, name, inputs, out, lambda place: write(options, place)))
     else:

@@ -291,6 +291,8 @@ def inputs(kind: str, versions: list[str]) -> str:
     files = [
         Path(__file__),
         Path(stand_ins.__file__),
+        Path(archives.__file__),
+        Path(kept.__file__),
         archives.DIRECTORY / f"toolkit-{kind}.yml",
         *PROGRAMS.glob("*.py"),
     ]
@@ -346,7 +348,8 @@ def main() -> None:
         return fingerprint, is_new
 
     if options.kept:
-        name, digest = f"toolkit-{options.format}", inputs(options.format, versions)[:16]
+        options.gnupg, fingerprint = kept.keyring(options.kept, options.gnupg.parent / "shared", stand_ins.key)
+        name, digest = f"toolkit-{options.format}", kept.digest([inputs(options.format, versions), fingerprint], [])
         print(kept.repository(options.kept, name, digest, options.out, lambda out: complete(out)[0]))
         return
     fingerprint, is_new = complete(options.out)

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
-from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import kept
+from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import kept, make_repository
 
 
 def writes(text, calls):
@@ -56,3 +58,22 @@ def test_the_digest_depends_on_words_and_files(tmp_path):
     before = kept.digest(["a"], [first])
     first.write_text("3")
     assert kept.digest(["a"], [first]) != before
+
+
+@pytest.mark.skipif(not shutil.which("gpg"), reason="needs gpg")
+def test_hosts_sign_with_the_same_key(tmp_path):
+    place = tmp_path / "kept"
+    place.mkdir()
+    hosts = [tmp_path / name for name in "ab"]
+    keys = [kept.keyring(place, host, make_repository.key)[1] for host in (*hosts, hosts[0])]
+    assert len(set(keys)) == 1
+    (tmp_path / "text").write_text("text")
+    make_repository.run("gpg", "--homedir", str(hosts[1] / "gnupg"), "--batch", "--detach-sign", str(tmp_path / "text"))
+    # Without the shared directory there is another key, which each host then takes, without what its old key signed.
+    shutil.rmtree(place)
+    place.mkdir()
+    new = kept.keyring(place, tmp_path / "c", make_repository.key)[1]
+    (hosts[0] / "built").mkdir()
+    assert new not in keys
+    assert kept.keyring(place, hosts[0], make_repository.key)[1] == new
+    assert not (hosts[0] / "built").exists()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -39,3 +40,15 @@ def test_runs_share_a_process_that_ends_with_their_owner(tmp_path):
             break
         time.sleep(0.2)
     assert not listens()
+
+
+def test_an_error_before_the_process_listens_is_reported(tmp_path):
+    # The process imports nothing of this copy's collection.
+    program = tmp_path / "tests/sandbox/nested.py"
+    program.parent.mkdir(parents=True)
+    shutil.copy(REPOSITORY / "tests/sandbox/nested.py", program)
+    argv = [sys.executable, "-I", str(program), "nested-broken", "ansible-playbook", "--version"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 1
+    assert "ended before it listened. Traceback" in done.stderr
+    assert "ModuleNotFoundError" in done.stderr

@@ -27,6 +27,20 @@ def _done(args, exit_code):
     sys.exit(0)
 
 
+def _text(args, exit_code):
+    sys.exit("no space")
+
+
+class _Full:
+    def flush(self):
+        raise OSError("no space")
+
+
+def _full(args, exit_code):
+    sys.stdout = _Full()
+    sys.exit(0)
+
+
 ECHO = "['--quiet', 'shell'] dnf C ['LC_ALL'] remove dkms\nrun\n\n"
 
 
@@ -36,8 +50,16 @@ ECHO = "['--quiet', 'shell'] dnf C ['LC_ALL'] remove dkms\nrun\n\n"
         (_echo, (100, ECHO, "a warning\n")),
         (_raise, (1, "", "AttributeError: 'NoneType' object has no attribute 'tid'\n")),
         (_done, (0, "", "")),
+        (_text, (1, "", "no space\n")),
+        (_full, (1, "", "")),
     ],
-    ids=["output and status", "an exception is status 1 with a traceback", "success"],
+    ids=[
+        "output and status",
+        "an exception is status 1 with a traceback",
+        "success",
+        "a text is an error",
+        "output that cannot be written",
+    ],
 )
 def test_command(monkeypatch, capfd, main, expected):
     monkeypatch.setattr(dnf_program, "_program", lambda: main)
