@@ -16,7 +16,7 @@ table='
 2.21.5  3.12 3.14 14.5.0
 '
 # All other packages have the versions in requirements-dev.txt.
-others='hypothesis|jsonschema|nvidia-ml-py|pytest|pytest-mock|requests|tomlkit'
+others='hypothesis|jsonschema|nvidia-ml-py|pytest|pytest-mock|requests|ruff|tomlkit'
 states='ready|no_hardware|no_driver|driver_not_loaded|version_mismatch|error'
 image=localhost/gpufleet-sandbox:cores
 cache=$PWD/.cache/cores
