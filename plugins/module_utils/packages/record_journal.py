@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The record of package transactions on this host. `ownership` decides what it contains.
+"""The record of package transactions on this host. `record_ownership` decides what it contains.
 
 A transaction writes the record before it changes anything (`begin`), and completes it afterwards (`finish`). The next
 run completes the record of an interrupted run.

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the record of a role's package transactions says about an observed host. `ownership` describes its keys."""
+"""What the record of a role's package transactions says about an observed host. record_ownership.py has its keys."""
 
 from __future__ import annotations
 
