@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils import basic
+from ansible.module_utils.common.parameters import PASS_VARS
 from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
@@ -54,8 +55,11 @@ def _log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def run(module: Any, capsys: pytest.CaptureFixture[str], arguments: dict[str, Any]) -> str:
-    """Return the result of a module as text."""
-    with patch_module_args({**arguments, "_ansible_diff": True}), pytest.raises(SystemExit):
+    """Return the result of a module as text, with its arguments: ansible-core 2.21 returns them only on request."""
+    internal = {"_ansible_diff": True}
+    if "inject_invocation" in PASS_VARS:
+        internal["_ansible_inject_invocation"] = True
+    with patch_module_args({**arguments, **internal}), pytest.raises(SystemExit):
         module.main()
     return capsys.readouterr().out
 
