@@ -43,7 +43,7 @@ def finished(tmp_path: Path, failure: str, limit: int) -> tuple[int, list[str], 
     last = {"ansible.builtin.debug": {"msg": "end={{ inventory_hostname }}"}, "tags": ["always"]}
     play["tasks"] = [play["tasks"][0], {**FAILURES[failure], "tags": ["always"]}, last]
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
-    lost = "ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1"
+    lost = ansible_run.unreachable(tmp_path)
     inventory = INVENTORY.replace("a1\n", f"a1 {lost}\n") if failure == "unreachable" else INVENTORY
     (tmp_path / "hosts").write_text(inventory, encoding="utf-8")
     options = ["-e", "site_serial=2", "-e", f"site_max_fail_percentage={limit}", "-e", "ansible_ssh_retries=0"]

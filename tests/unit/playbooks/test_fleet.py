@@ -25,7 +25,7 @@ changing
 good2
 good3
 unplanned
-lost ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1
+lost
 never1
 never2
 [gpu_hosts:vars]
@@ -66,7 +66,8 @@ def output(tmp_path: Path) -> tuple[int, list[str]]:
     planning = [{**FAILED_PLAN, "tags": ["always"]}, {**PLAN, "tags": ["always"]}]
     first["tasks"] = [first["tasks"][0], *planning, apply]
     options = {"site_serial": 3, "site_max_fail_percentage": 49, "ansible_ssh_retries": 0}
-    return run_plays(tmp_path, [first, last], INVENTORY, options)
+    inventory = INVENTORY.replace("lost\n", f"lost {ansible_run.unreachable(tmp_path)}\n")
+    return run_plays(tmp_path, [first, last], inventory, options)
 
 
 def run_plays(tmp_path: Path, plays: list[dict], inventory: str, options: dict) -> tuple[int, list[str]]:

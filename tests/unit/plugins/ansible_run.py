@@ -97,3 +97,11 @@ def run(
         assert status, "the process that runs Ansible for tests ended"
         texts = [path.read_text(encoding="utf-8") for path in output]
     return subprocess.CompletedProcess([program, *arguments], int(status), *texts)
+
+
+def unreachable(directory: Path) -> str:
+    """Return the variables of a host that is unreachable, also on a machine without ssh."""
+    program = directory / "ssh"
+    program.write_text("#!/bin/sh\nexit 255\n", encoding="utf-8")
+    program.chmod(0o755)
+    return f"ansible_connection=ssh ansible_ssh_executable={program}"

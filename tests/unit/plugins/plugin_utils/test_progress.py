@@ -145,7 +145,7 @@ def test_lines_of_a_running_task(monkeypatch, tmp_path):
     monkeypatch.setattr(progress.C, "DEFAULT_LOCAL_TMP", str(tmp_path))
     monkeypatch.setattr(progress, "Display", lambda: SimpleNamespace(display=printed.append))
     with progress.reported(Action("local"), "node01", "changing packages"):
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while not printed and time.monotonic() < end:
             time.sleep(0.05)
     assert printed[0] == "node01: 0:00 configuring nvidia-open"

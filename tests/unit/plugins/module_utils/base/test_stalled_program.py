@@ -74,13 +74,14 @@ def test_a_stalled_program_is_ended_with_all_its_processes(script, tmp_path):
     start = time.monotonic()
     result = run_watched(["bash", "-c", script], environment(str(tmp_path)), 1)
     assert result.stalled
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 50
     assert running(str(tmp_path)) == []
 
 
 def test_a_slow_program_runs_to_its_end(tmp_path):
-    script = f"for i in 1 2 3 4 5 6; do head -c 5000 /dev/zero; sleep 0.4; done > {tmp_path}/part; cat; exit 3"
-    result = run_watched(["bash", "-c", script], environment("slow"), 1, stdin="given")
+    script = f"for i in {{1..12}}; do head -c 5000 /dev/zero; sleep 0.4; done > {tmp_path}/part; cat; exit 3"
+    # Longer than one of its pauses, also on a busy machine.
+    result = run_watched(["bash", "-c", script], environment("slow"), 4, stdin="given")
     assert (result.rc, result.out, result.stalled) == (3, "given", False)
 
 
@@ -121,7 +122,7 @@ def test_a_lost_terminal_ends_the_program(tmp_path):
             run_watched(["bash", "-c", "sleep 60 & sleep 60"], environment(str(tmp_path)), 60)
         finally:
             os._exit(0)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 50
     while running(str(tmp_path)).count("sleep\n") < 2 and time.monotonic() < end:
         time.sleep(0.1)
     assert running(str(tmp_path)).count("sleep\n") == 2

@@ -138,7 +138,7 @@ def test_the_time_limit_ends_a_framework_that_hangs(tmp_path):
     started = time.monotonic()
     request = {"sizes": [64], "gpus": GPUS, "time_limit": 2}
     document = run(tmp_path, request, {"torch": TORCH}, FAKE_TORCH="hang")
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 50
     errors = [one.get("error") for one in document["measurements"]]
     assert errors == [None, *["not finished within 2 s"] * 3]
     assert document["time_limit_reached"] is True

@@ -176,15 +176,15 @@ def test_a_lock_is_detected_without_permission_to_open_it(tmp_path, dpkg, monkey
 
 
 def test_waiting_ends_when_the_lock_is_free_or_the_time_is_over(tmp_path, dpkg):
-    start = time.monotonic()
-    with locked(dpkg / "lock-frontend", 1.5):
+    with locked(dpkg / "lock-frontend", 60):
         installed_packages.wait_until_free(str(tmp_path), 0)
         installed_packages.wait_until_free(str(tmp_path), 0.2)
-        assert time.monotonic() - start < 1
         assert installed_packages.is_busy(str(tmp_path))
-        installed_packages.wait_until_free(str(tmp_path), 30)
+    start = time.monotonic()
+    with locked(dpkg / "lock-frontend", 1.5):
+        installed_packages.wait_until_free(str(tmp_path), 60)
     assert not installed_packages.is_busy(str(tmp_path))
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 50
 
 
 FOREIGN = """\

@@ -187,7 +187,7 @@ def test_apt_against_a_server_that_stalls(tmp_path, stalled_server):
     start = time.monotonic()
     with pytest.raises(stalled_downloads.StalledError) as caught:
         run(["apt-get", *(f"--option={option}" for option in options), "update"])
-    assert time.monotonic() - start < 15
+    assert time.monotonic() - start < 60
     assert f"from {stalled_server}/dists/stable/InRelease for 1 seconds, twice" in str(caught.value)
     assert "container_engine_download_timeout" in str(caught.value)
     used = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _bytes(path)]

@@ -280,9 +280,11 @@ def test_missing_docker_is_an_error_of_a_shell(desk: Desk) -> None:
 
 
 def test_interrupted_question_ends_the_program_without_a_traceback(desk: Desk) -> None:
-    (desk.directory / "docker").write_text("#!/bin/sh\nexec sleep 60\n")
+    asked = desk.directory / "asked"
+    (desk.directory / "docker").write_text(f"#!/bin/sh\n: > {asked}\nexec sleep 60\n")
     process = desk.start("run", "img")
-    time.sleep(1)
+    while not asked.exists():
+        time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     _output, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (-signal.SIGINT, "")
@@ -295,7 +297,7 @@ def test_user_can_end_a_program_that_waits_for_the_driver(desk: Desk) -> None:
         time.sleep(0.1)
     time.sleep(1)
     process.send_signal(signal.SIGINT)
-    _output, errors = process.communicate(timeout=10)
+    _output, errors = process.communicate(timeout=40)
     assert (process.returncode, errors) == (-signal.SIGINT, "")
 
 
