@@ -122,7 +122,8 @@ def run(tmp_path_factory) -> tuple[subprocess.CompletedProcess, list[dict], Path
     (directory / "play.yml").write_text(yaml.safe_dump([first, last]), encoding="utf-8")
     hosts: dict[str, dict] = {name: {"result": {"changed": False, **result}} for name, result in RESULTS.items()}
     hosts["broken"] = {"result": {"failed": True, "msg": "No Python."}}
-    hosts["lost"] = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1, "result": {}}
+    lost = dict(item.split("=", 1) for item in ansible_run.unreachable(directory).split())
+    hosts["lost"] = {**lost, "result": {}}
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     inventory = {"gpu_hosts": {"hosts": {name: {**local, **own} for name, own in hosts.items()}}}
     (directory / "hosts.json").write_text(json.dumps(inventory), encoding="utf-8")

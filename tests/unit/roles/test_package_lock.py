@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,10 @@ class Roles:
                     shows["register"] = "__container_engine_config"
                 tasks = [shows, *kept]
                 path.write_text(yaml.safe_dump(tasks), encoding="utf-8")
+        # The module for services needs it also in check mode. Not every machine with the tests has systemd.
+        (folder / "bin").mkdir()
+        (folder / "bin/systemctl").write_text("#!/bin/sh\n")
+        (folder / "bin/systemctl").chmod(0o755)
         (folder / "callback_plugins").mkdir()
         (folder / "callback_plugins/by_host.py").write_text(CALLBACK.replace("FOLDER", str(folder)))
 
@@ -89,7 +94,7 @@ class Roles:
                   "ansible_remote_tmp": str(self.folder / "remote")}  # fmt: skip
         argv = ["ansible-playbook", "-i", str(self.folder / "hosts.yml"), "-c", "local", "-e", json.dumps(values),
                 str(self.folder / "play.yml"), *(["--check"] if dry else [])]  # fmt: skip
-        environment = self.environment
+        environment = {**self.environment, "PATH": f"{self.folder}/bin{os.pathsep}{os.environ['PATH']}"}
         done = ansible_run.run(argv, env=environment)
         found = []
         for name in inventory:
