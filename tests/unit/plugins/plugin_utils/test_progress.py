@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -169,8 +170,12 @@ PLAY = """
 
 def running(seconds: str) -> list[int]:
     """Return the processes that sleep for so many seconds."""
-    command = ["pgrep", "--full", "--exact", f"sleep {seconds}"]
-    return [int(pid) for pid in subprocess.run(command, capture_output=True, check=False).stdout.split()]
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            if (process / "cmdline").read_bytes() == f"sleep\0{seconds}\0".encode():
+                found.append(int(process.name))
+    return found
 
 
 def wait_until(condition) -> bool:
