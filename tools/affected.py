@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run the tests that a change can affect, by the table tests/affected.yml and by the imports of the unit tests.
+"""Run the tests that a change can affect, by the table tests/affected.yml, imports, and what scenarios include.
 
 affected.py [--base origin/main]     print what is selected and what is left out, then run it
 affected.py --list                   only print
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -58,18 +59,23 @@ def row_of(path: str, rows: Mapping[str, Any]) -> str | None:
     return max((row for row in rows if path.startswith(row)), key=len, default=None)
 
 
-def select(changed: Iterable[str], table: Mapping[str, Any], importers: Mapping[str, set[str]]) -> AffectedTests:
+def select(
+    changed: Iterable[str],
+    table: Mapping[str, Any],
+    importers: Mapping[str, set[str]],
+    users: Mapping[str, set[str]],
+) -> AffectedTests:
     """Return what the changed files select. A scenario's file selects it, and a file without a row selects everything.
 
-    `importers` maps each Python file to the files that import it.
+    `importers` maps each Python file to the files that import it, and `users` each folder in molecule/ to the scenarios
+    that use its files.
     """
     found = AffectedTests()
     changed = list(changed)
     for path in changed:
-        scenario = path.split("/")[1] if path.startswith("molecule/") and path.count("/") > 1 else None
-        if scenario is not None:
-            if scenario in table["scenarios"]:
-                found.scenarios.add(scenario)
+        if path.startswith("molecule/") and path.count("/") > 1:
+            selected = {path.split("/")[1]} | users.get(path.rpartition("/")[0], set())
+            found.scenarios.update(selected & set(table["scenarios"]))
             continue
         row = row_of(path, table["rows"])
         if row is None:
@@ -127,6 +133,30 @@ def importers_of(root: Path, files: Iterable[str]) -> dict[str, set[str]]:
     return found
 
 
+def users_of(texts: Mapping[str, str]) -> dict[str, set[str]]:
+    """Return for each folder in molecule/ the scenarios that use its files, directly or through other folders.
+
+    `texts` maps the path of each file in molecule/ to its text. A file uses the folders whose paths it contains.
+    """
+    scenarios = {path.split("/")[1] for path in texts}
+    name = re.compile(r"(?:\.\./|molecule/)([\w-]+)/((?:[\w-]+/)*)")
+    used: dict[str, set[str]] = {}
+    for path, text in texts.items():
+        folders = used.setdefault(path.rpartition("/")[0], set())
+        folders.update(f"molecule/{m[1]}/{m[2]}".rstrip("/") for m in name.finditer(text) if m[1] in scenarios)
+    found: dict[str, set[str]] = {}
+    for folder in used:
+        reached, pending = set(), [folder]
+        while pending:
+            current = pending.pop()
+            if current not in reached:
+                reached.add(current)
+                pending += used.get(current, ())
+        for other in reached:
+            found.setdefault(other, set()).add(folder.split("/")[1])
+    return found
+
+
 def seconds(scenarios: Iterable[str], table: Mapping[str, Any]) -> int:
     """Return what the scenarios take together."""
     return sum(table["scenarios"][name] for name in scenarios)
@@ -151,12 +181,14 @@ def _git(*arguments: str) -> list[str]:
     return output.splitlines()
 
 
-def _average(count: int, table: Mapping[str, Any], importers: Mapping[str, set[str]]) -> str:
+def _average(
+    count: int, table: Mapping[str, Any], importers: Mapping[str, set[str]], users: Mapping[str, set[str]]
+) -> str:
     """Return what each of the last commits selects, and the average."""
     total, lines, shares = seconds(table["scenarios"], table), [], []
     for commit in _git("log", f"-{count}", "--no-merges", "--format=%h"):
         changed = _git("diff-tree", "--no-commit-id", "--name-only", "-r", commit)
-        found = select(changed, table, importers)
+        found = select(changed, table, importers, users)
         shares.append(100 * seconds(found.scenarios, table) / total)
         reason = f"; no row: {', '.join(found.unknown)}" if found.unknown else ""
         lines.append(f"{commit} {shares[-1]:3.0f} %  {' '.join(sorted(found.scenarios))}{reason}")
@@ -187,8 +219,10 @@ def main(arguments: list[str] | None = None) -> int:
     table = yaml.safe_load((ROOT / "tests/affected.yml").read_text(encoding="utf-8"))
     check(table, (path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")))
     importers = importers_of(ROOT, _git("ls-files"))
+    users = users_of({path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8", errors="replace")
+                      for path in ROOT.glob("molecule/*/**/*") if path.is_file()})  # fmt: skip
     if options.commits:
-        print(_average(options.commits, table, importers))
+        print(_average(options.commits, table, importers, users))
         return 0
     try:
         base = _git("merge-base", options.base, "HEAD")[0]
@@ -200,7 +234,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not changed:
         print(f"Nothing changed since {options.base}.")
         return 0
-    found = select(changed, table, importers)
+    found = select(changed, table, importers, users)
     print(report(found, table), flush=True)
     return 0 if options.list else _run(found)
 

@@ -27,6 +27,7 @@ IMPORTERS = {
     "tests/unit/samples.py": {"tests/unit/test_samples.py"},
     "plugins/all.py": {"tests/unit/conftest.py"},
 }
+USERS = {"molecule/two/tasks": {"one", "two"}, "molecule/two/vars": {"two"}}
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,9 @@ IMPORTERS = {
     [
         ([], set(), set(), set()),
         (["docs/a.md"], set(), set(), {"tests/unit/pages"}),
-        (["molecule/two/tasks/a.yml"], {"two"}, set(), set()),
+        (["molecule/two/vars/a.yml"], {"two"}, set(), set()),
+        # Another scenario includes these tasks.
+        (["molecule/two/tasks/a.yml"], {"one", "two"}, set(), set()),
         # The longest row decides, and tests that import the file through others are selected.
         (
             ["plugins/deep/low.py"],
@@ -50,20 +53,38 @@ IMPORTERS = {
     ],
 )
 def test_a_change_selects(changed, scenarios, targets, tests):
-    found = affected.select(changed, TABLE, IMPORTERS)
+    found = affected.select(changed, TABLE, IMPORTERS, USERS)
     assert (found.scenarios, found.targets, found.tests) == (scenarios, targets, tests)
+
+
+def test_a_folder_is_used_by_the_scenarios_that_name_it():
+    texts = {
+        "molecule/driver/molecule.yml": "",
+        "molecule/driver/tasks/cycle.yml": "include_tasks: ../../engines/tasks/play.yml",
+        "molecule/driver/vars/main.yml": "",
+        "molecule/engines/tasks/play.yml": "",
+        "molecule/removal/prepare.yml": "src: ../driver/files/snapshot.sh",
+        "molecule/ubuntu/converge.yml": "include_tasks: ../driver/tasks/{{ item }}.yml",
+        "molecule/ubuntu/molecule.yml": "--inventory=${MOLECULE_PROJECT_DIRECTORY}/molecule/ubuntu/inventory/hosts.yml",
+        "molecule/ubuntu_old/molecule.yml": "converge: ../ubuntu/converge.yml",
+    }
+    users = affected.users_of(texts)
+    assert users["molecule/driver/tasks"] == {"driver", "ubuntu", "ubuntu_old"}
+    assert users["molecule/engines/tasks"] == {"driver", "engines", "ubuntu", "ubuntu_old"}
+    assert users["molecule/driver/files"] == {"removal"}
+    assert users["molecule/driver/vars"] == {"driver"}
 
 
 def test_a_changed_test_selects_itself():
     table = {"scenarios": {}, "rows": {"tests/unit/": {}}}
-    assert affected.select(["tests/unit/test_a.py"], table, {}).tests == {"tests/unit/test_a.py"}
+    assert affected.select(["tests/unit/test_a.py"], table, {}, {}).tests == {"tests/unit/test_a.py"}
 
 
 def test_the_report_names_what_is_left_out_and_what_has_no_row():
-    text = affected.report(affected.select(["plugins/deep/low.py"], TABLE, {}), TABLE)
+    text = affected.report(affected.select(["plugins/deep/low.py"], TABLE, {}, {}), TABLE)
     assert "scenarios: two (75 % of the time of all)" in text
     assert "left out: one" in text
-    text = affected.report(affected.select(["new/file"], TABLE, {}), TABLE)
+    text = affected.report(affected.select(["new/file"], TABLE, {}, {}), TABLE)
     assert "so everything is selected: new/file" in text
     assert "left out: nothing" in text
 
@@ -127,5 +148,5 @@ def test_each_package_has_a_row_of_its_own():
 
 def test_scenarios_do_not_select_each_other():
     table, _files = repository()
-    found = affected.select([f"molecule/{name}/molecule.yml" for name in ("default", "drift")], table, {})
+    found = affected.select([f"molecule/{name}/molecule.yml" for name in ("default", "drift")], table, {}, {})
     assert (found.scenarios, found.unknown) == ({"default", "drift"}, [])
