@@ -133,6 +133,11 @@ def test_what_failed_three_times_is_not_tried_again() -> None:
     [
         ([URLError("[Errno -3] Temporary failure in name resolution")], 2, ""),
         ([HTTPError(URL, 503, "Service Unavailable", {}, None)] * 3, 3, "Service Unavailable. Tried 3 times."),  # type: ignore[arg-type]
+        (
+            [HTTPError(URL, 503, "Service Unavailable", {}, None), HTTPError(URL, 404, "Not Found", {}, None)],  # type: ignore[arg-type]
+            2,
+            "Not Found. Tried 2 times.",
+        ),
         ([HTTPError(URL, 404, "Not Found", {}, None)], 1, "Not Found."),  # type: ignore[arg-type]
     ],
 )
