@@ -53,7 +53,7 @@ def run(command: Sequence[str], **options: t.Any) -> subprocess.CompletedProcess
 
 
 def has_playbook(self: Runtime, playbook: str, *, basedir: Path | None = None) -> bool:
-    """Check the syntax of an imported playbook once. ansible-lint takes a/../site.yml for one more."""
+    """Check the syntax of an imported playbook once. To ansible-lint, a/../site.yml is another playbook."""
     return checked(self, os.path.normpath(playbook), basedir=basedir)
 
 

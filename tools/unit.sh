@@ -62,9 +62,11 @@ for ((worker = 1; worker < workers; worker++)); do
     run "$worker" >"$directory/log.$worker" 2>&1 &
     pids+=($!)
 done
-run 0 || failed=1
+run 0 2>&1 | tee "$directory/log.0" || failed=1
 for worker in "${!pids[@]}"; do
     wait "${pids[worker]}" || failed=1
     cat "$directory/log.$((worker + 1))"
 done
+# Those of all workers at the end, where a shortened log still has them.
+[ "$failed" = 0 ] || sed 's/\x1b\[[0-9;]*m//g' "$directory"/log.* | grep -E '^(FAILED|ERROR) ' | sort -u || true
 exit "$failed"

@@ -22,9 +22,9 @@ def copy(home: Path, files: Sequence[str]) -> Path:
     """Copy the collection without its pages, and these files. With its bytecode, a probe compiles only the changes."""
     target = home / "ansible_collections/gpufleet/hosts"
     for folder in FOLDERS:
-        shutil.copytree(
-            ROOT / folder, target / folder, ignore=shutil.ignore_patterns("*-pytest-*.pyc", "files", "*.md")
-        )
+        # Python and pytest write bytecode to X.pyc.NUMBER first, and another process may rename that file at any time.
+        ignored = shutil.ignore_patterns("*-pytest-*.pyc", "*.pyc.*", "files", "*.md")
+        shutil.copytree(ROOT / folder, target / folder, ignore=ignored)
     for path in files:
         (target / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, target / path)

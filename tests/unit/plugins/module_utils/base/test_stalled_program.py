@@ -74,8 +74,11 @@ def test_a_stalled_program_is_ended_with_all_its_processes(script, tmp_path):
     start = time.monotonic()
     result = run_watched(["bash", "-c", script], environment(str(tmp_path)), 1)
     assert result.stalled
-    assert time.monotonic() - start < 50
+    # A killed process may take a moment to end on a busy machine.
+    while running(str(tmp_path)) and time.monotonic() - start < 50:
+        time.sleep(0.1)
     assert running(str(tmp_path)) == []
+    assert time.monotonic() - start < 50
 
 
 def test_a_slow_program_runs_to_its_end(tmp_path):
@@ -92,7 +95,7 @@ def test_the_time_in_which_another_program_is_waited_for_does_not_count(tmp_path
         asked.append(pids)
         return True
 
-    result = run_watched(["sleep", "2.5"], environment("waits"), 1, waits=waits)
+    result = run_watched(["sleep", "10"], environment("waits"), 1, waits=waits)
     assert (result.rc, result.stalled) == (0, False)
     assert asked
 

@@ -114,14 +114,14 @@ def test_a_repository_that_sends_no_data_is_only_a_warning(host: RealApt) -> Non
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/stalls"
         host.sources(host.repository("good", "driver=1.0"), f"deb {url} stable main\n")
-        limits = stalled_downloads.DownloadLimits(1, 0, "tools")
+        limits = stalled_downloads.DownloadLimits(5, 0, "tools")
         # apt also prints the URLs without the network.
         module = SimpleNamespace(run_command=lambda argv, **more: host.run(argv, more["environ_update"]))
         run = stalled_downloads.runner(module, "apt", limits, str(host.root))
         host.apt = Apt(lambda argv, **more: run([argv[0], "-c", str(host.config), *argv[1:]], **more), str(host.root))
         assert [str(change) for change in host.plan("driver").changes] == ["install driver 1.0"]
         (warning,) = host.apt.failures.warnings
-        assert f"{url} stable: no data for 1 seconds, twice." in warning
+        assert f"{url} stable: no data for 5 seconds, twice." in warning
         # The server is not asked again.
         server.setblocking(False)
         with contextlib.suppress(BlockingIOError):

@@ -380,7 +380,7 @@ def test_runs_wait_for_each_other(host, path):
     def first():
         with driver_volume.locked(str(path)):
             inside.set()
-            may_leave.wait(10)
+            may_leave.wait(60)
             order.append("first")
 
     def second():
@@ -389,13 +389,13 @@ def test_runs_wait_for_each_other(host, path):
 
     threads = [threading.Thread(target=first), threading.Thread(target=second)]
     threads[0].start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     threads[1].start()
     threads[1].join(0.3)
     assert order == [], "the second run did not wait"
     may_leave.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert order == ["first", "second"]
     # The first run created the directory and removed it again while the second run waited for the lock.
     assert is_complete(host, volume_of(path))
