@@ -24,7 +24,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queri
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import EngineRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed_packages import is_installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role, role_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    record_of_role,
+    role_packages,
+    role_version_choice,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RolePackages, RoleTransaction
 
 if t.TYPE_CHECKING:
@@ -303,9 +307,11 @@ def _select(case: _Case, result: RolePackages, work: RoleTransaction, names: lis
     # Without a request, the package manager chooses the builds. It knows pins and priorities.
     is_pinned = _is_pinned(case, names)
     unit = names if is_pinned else names[:1]
-    choice = role_packages.choose(available, unit, lambda version: _fits(version, request, first), key=version_key)
+    choice = role_version_choice.choose(
+        available, unit, lambda version: _fits(version, request, first), key=version_key
+    )
     if choice.usable is None:
-        some = role_packages.named(list(dict.fromkeys(map(plain_version, available[main]))))
+        some = role_version_choice.named(list(dict.fromkeys(map(plain_version, available[main]))))
         wanted = _requested(request) or f"{request.name} {first} or newer is required"
         raise _NoVersion(f"{wanted}, but {place} has no such version of {main}. It has {some}")
     lacking, newest = ", ".join(choice.lacking), plain_version(choice.usable)

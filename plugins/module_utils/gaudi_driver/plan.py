@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import habana_runtime, package_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver.package_plan import ROLE, GaudiCase
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role, role_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role, role_version_choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     cdi_units,
     device_holders,
@@ -110,7 +110,7 @@ def _manages(case: GaudiCase, result: GaudiPlan) -> bool:
 
 
 def _is_other_version(case: GaudiCase) -> bool:
-    return case.installed is not None and not role_packages.fits(case.installed, case.request.version)
+    return case.installed is not None and not role_version_choice.fits(case.installed, case.request.version)
 
 
 def _origin(case: GaudiCase) -> str:

@@ -28,6 +28,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     record_of_role,
     role_packages,
     role_repository,
+    role_version_choice,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     device_holders,
@@ -174,7 +175,7 @@ def _pin_tools(case: NeuronCase, result: NeuronPlan, pin: str | None) -> None:
     wanted = f"{TOOLS}={pin}" if pin else TOOLS
     if TOOLS in names:
         work.install = [wanted if name == TOOLS else item for name, item in zip(names, work.install)]
-    elif pin and known and not role_packages.fits(known, pin):
+    elif pin and known and not role_version_choice.fits(known, pin):
         work.install = [*work.install, wanted]
         result.reasons.append(f"{TOOLS} {known} is installed, and the release has {pin}")
     installs = any(item.partition("=")[0] == TOOLS for item in work.install)

@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.package_plan import NeuronCase
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.supported_versions import DKMS, ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role, role_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role, role_version_choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     cdi_units,
     device_holders,
@@ -128,7 +128,7 @@ def _is_other_version(case: NeuronCase) -> bool:
         pin = supported_versions.pins(case.request, case.releases, case.generations)[DKMS]
     except ValueError:
         return True
-    return not role_packages.fits(case.installed or "", pin)
+    return not role_version_choice.fits(case.installed or "", pin)
 
 
 # --- the kernel module ------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan the packages of a role: one version of all, the oldest usable one, their repository, holds. Pure functions.
+"""Plan the packages of a role: what is installed, updated, held or released, and its repository. Pure functions.
 
 The role decides which packages it needs and from which source, and whether it adopts installed packages.
 """
@@ -9,21 +9,23 @@ The role decides which packages it needs and from which source, and whether it a
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role, role_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    record_of_role,
+    role_repository,
+    role_version_choice,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_version_choice import VersionChoice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
-
-_MOST_NAMED_VERSIONS = 10
 
 
 @dataclasses.dataclass
@@ -96,20 +98,6 @@ class RolePackages:
 
 
 @dataclasses.dataclass(frozen=True)
-class VersionChoice:
-    """The chosen build of each package, or why there is none.
-
-    `suitable` and `usable`: the newest requested version, and the newest that can be installed.
-    `lacking`: the packages that the source does not have in version `usable`.
-    """
-
-    builds: dict[str, str] = dataclasses.field(default_factory=dict)
-    suitable: str | None = None
-    usable: str | None = None
-    lacking: list[str] = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass(frozen=True)
 class RolePackagesCase:
     """What the plan of one host depends on.
 
@@ -141,24 +129,13 @@ class RolePackagesCase:
 
     @property
     def some_versions(self) -> str:
-        return named((self.versions or {}).get(self.unit[0]) or [])
+        return role_version_choice.named((self.versions or {}).get(self.unit[0]) or [])
 
 
 def found_on(host: Host, unit: Sequence[str]) -> dict[str, str]:
     """Return the installed packages with their versions, without epoch."""
     known = {name: installed_packages.versions(name, host["installed_packages"]) for name in unit}
     return {name: versions[-1].rpartition(":")[2] for name, versions in known.items() if versions}
-
-
-def fits(version: str, requested: str) -> bool:
-    """Return whether a version is the requested one. "1.23" and "1.23.0" request any build of 1.23.0-695."""
-    parts, wanted = (re.split(r"[.+~-]", text.rpartition(":")[2]) for text in (version, requested))
-    return not requested or parts[: len(wanted)] == wanted
-
-
-def named(versions: Sequence[str]) -> str:
-    """Return some versions for a message."""
-    return ", ".join(versions[:_MOST_NAMED_VERSIONS])
 
 
 def wrong(case: RolePackagesCase) -> str | None:
@@ -173,7 +150,7 @@ def wrong(case: RolePackagesCase) -> str | None:
     if missing:
         return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
     version = found[case.unit[0]]
-    if not fits(version, case.requested):
+    if not role_version_choice.fits(version, case.requested):
         return f"version {version} is installed, and {case.role}_version is {case.requested}"
     refused = case.refuse(version)
     return f"the installed version {version} {refused}" if refused else None
@@ -225,30 +202,10 @@ def replaces(host: Host, work: RoleTransaction | None, is_driver: Callable[[str]
     """Return whether a package of the driver gets another version. A transaction also names packages that stay."""
     items = [item.partition("=") for item in (work.install if work else ())]
     found = found_on(host, [name for name, _sign, _version in items])
-    return any(is_driver(name) and not (name in found and fits(found[name], version)) for name, _sign, version in items)
-
-
-def choose(
-    available: Mapping[str, Sequence[str]],
-    unit: Sequence[str],
-    suits: Callable[[str], bool],
-    refuse: Callable[[str], str | None] = lambda _version: None,
-    key: Callable[[str], Any] = lambda version: version.rpartition(":")[2],
-) -> VersionChoice:
-    """Choose the newest suitable version that all packages have. `available` begins with the newest.
-
-    `key` returns what is the same in all builds of one version. Epochs differ between packages, releases do not.
-    """
-    suitable = [version for version in available[unit[0]] if suits(version)]
-    usable = [version for version in suitable if refuse(version) is None]
-    newest = (suitable[0] if suitable else None, usable[0] if usable else None)
-    lacking: list[str] = []
-    for version in usable:
-        builds = {name: next((item for item in available[name] if key(item) == key(version)), "") for name in unit}
-        if all(builds.values()):
-            return VersionChoice(builds, *newest, lacking=lacking)
-        lacking = lacking or [name for name, build in builds.items() if not build]
-    return VersionChoice({}, *newest, lacking=lacking)
+    return any(
+        is_driver(name) and not (name in found and role_version_choice.fits(found[name], version))
+        for name, _sign, version in items
+    )
 
 
 def _install(
@@ -272,33 +229,13 @@ def _install(
         result.version = None
         work.install = [*case.unit, *missing]
         return
-    choice = choose(available, case.unit, lambda version: fits(version, case.requested), case.refuse)
+    choice = role_version_choice.choose(
+        available, case.unit, lambda version: role_version_choice.fits(version, case.requested), case.refuse
+    )
     if not choice.builds:
-        result.problems.append((case.explain or _explained)(case, choice))
+        result.problems.append((case.explain or role_version_choice.explained)(case, choice))
         return
     result.version = choice.builds[case.unit[0]].rpartition(":")[2]
     if choice.lacking:
-        result.reasons.append(f"{_incomplete(case, choice)}, so version {result.version} is used")
+        result.reasons.append(f"{role_version_choice.incomplete(case, choice)}, so version {result.version} is used")
     work.install = [*(f"{name}={version}" for name, version in choice.builds.items()), *missing]
-
-
-def _incomplete(case: RolePackagesCase, choice: VersionChoice) -> str:
-    return f"{case.place} has {case.unit[0]} {choice.usable}, but not {', '.join(choice.lacking)} in this version"
-
-
-def _explained(case: RolePackagesCase, choice: VersionChoice) -> str:
-    main = case.unit[0]
-    if not (case.versions or {})[main]:
-        reason, remedy = f"{case.place} has no package {main}", "Check the URL, the suite and the package's name"
-    elif choice.usable:
-        reason = _incomplete(case, choice)
-        remedy = f"Set {case.role}_version to a version that all packages have"
-    elif choice.suitable:
-        reason = f"{case.place} has {main} {choice.suitable}, which {case.refuse(choice.suitable)}"
-        usable = [version for version in (case.versions or {})[main] if case.refuse(version) is None]
-        some = named(usable)
-        remedy = f"Set {case.role}_version to one of: {some}" if some else "It has no version that can be used"
-    else:
-        reason = f"{case.role}_version is {case.requested}, but {case.place} has no such version of {main}"
-        remedy = f"Set it to one of: {case.some_versions}"
-    return f"{capitalized(reason)}. {remedy}."

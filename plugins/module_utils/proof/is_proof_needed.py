@@ -10,10 +10,12 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig_without_devices
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import last_proof_record
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part
 
 _UNITS = {"docker": "docker.service", "containerd": "containerd.service"}
 
@@ -28,6 +30,20 @@ class ProofPlan:
     key: dict[str, str] = dataclasses.field(default_factory=dict)
     changes: list[str] = dataclasses.field(default_factory=list)
     reason: str = ""
+
+
+def upcoming_change(host: Host, parts: t.Mapping[str, Part]) -> str | None:
+    """Return what the run changes that the last proof depends on, or None. `parts`: the plans of the earlier parts."""
+    if outcomes.driver(parts).changes(nvidia_driver(host)["loaded"]):
+        return "the run changes the driver"
+    if outcomes.engine(parts).installs:
+        return "the run changes the container engine"
+    toolkit = outcomes.toolkit(parts)
+    if toolkit.changes:
+        return "the run changes NVIDIA's container toolkit"
+    if toolkit.changes_cdi:
+        return "the run changes a CDI specification"
+    return None
 
 
 def engines(host: Host, installed: t.Container[str], planned: str | None) -> list[str]:

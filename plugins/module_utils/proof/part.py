@@ -6,22 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import after_driver, is_driver_wanted
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import variables as engine_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import is_proof_needed as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import variables as toolkit_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
-
-if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 
 def plan(context: Context, parts: Mapping[str, Part]) -> Part:
@@ -42,9 +37,8 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     changing = [name for name in PART.after if name in parts and parts[name].acts]
     if obstacle:
         return Part(acts=bool(changing), reasons=[obstacle], is_only_reported=True)
-    result = proof_plan.plan(
-        host, engines, request.proof_image, request.isolations, upcoming=_changes_of_proof(host, parts)
-    )
+    upcoming = proof_plan.upcoming_change(host, parts)
+    result = proof_plan.plan(host, engines, request.proof_image, request.isolations, upcoming=upcoming)
     return Part(
         plan=plain(result),
         acts=bool(result.changes or changing),
@@ -52,20 +46,6 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         reasons=[result.reason],
         is_only_reported=True,
     )
-
-
-def _changes_of_proof(host: Host, parts: Mapping[str, Part]) -> str | None:
-    """Return what the run changes that the last proof depends on, or None."""
-    if outcomes.driver(parts).changes(vendor_names.nvidia_driver(host)["loaded"]):
-        return "the run changes the driver"
-    if outcomes.engine(parts).installs:
-        return "the run changes the container engine"
-    toolkit = outcomes.toolkit(parts)
-    if toolkit.changes:
-        return "the run changes NVIDIA's container toolkit"
-    if toolkit.changes_cdi:
-        return "the run changes a CDI specification"
-    return None
 
 
 PART = Declaration(

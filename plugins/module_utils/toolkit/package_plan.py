@@ -15,13 +15,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     record_of_role,
     role_packages,
     role_repository,
+    role_version_choice,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import (
     RolePackages,
     RolePackagesCase,
     RoleTransaction,
-    VersionChoice,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_version_choice import VersionChoice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import repository, vulnerabilities
 
 if t.TYPE_CHECKING:
@@ -55,7 +56,7 @@ def plan(
     """Return the plan. `versions` has the available versions by package, or None before the query."""
     installed = version_of(found_on(host))
     # A newer 1.19.x may suit a request for 1.19.
-    may_suit = not request.version or role_packages.fits(vulnerabilities.FLOOR, request.version)
+    may_suit = not request.version or role_version_choice.fits(vulnerabilities.FLOOR, request.version)
     below = None if may_suit else _too_old(request, request.version)
     if below:
         return RolePackages(version=installed, problems=[f"{_ROLE}_version={request.version} {below}"])
@@ -70,7 +71,7 @@ def plan(
         result = RolePackages(version=installed, transaction=RoleTransaction() if is_unfinished else None)
     else:
         result = role_packages.plan(case)
-        result.source = _source(request) if wrong else None
+        result.source = repository.source(request) if wrong else None
         if wrong or role_repository.is_present(host, repository.NAME):
             _pin(case, result)
     if not wrong and not record_of_role.read(host, case.record)["requested"]:
@@ -88,16 +89,7 @@ def _case(
     if request.source == "preinstalled":
         # The base works without the other packages.
         unit = [name for name in UNIT if name in found] if version_of(found) else [UNIT[0]]
-    definition = repository.define(host, request) if platform is not None else None
-    files = repository.others(host)
-    if request.source == "distribution":
-        place = host["os"]["name"]
-    elif files:
-        place = f"the repository in {', '.join(files)}"
-    else:
-        place = f"NVIDIA's repository {definition['url'] if definition else ''}"
-    # Settings of the role's own repository are kept up to date even if the packages come from another one.
-    uses_own = role_repository.is_present(host, repository.NAME) or (_source(request) == "nvidia" and not files)
+    wanted = repository.wanted(host, request) if platform is not None else None
     return RolePackagesCase(
         host=host,
         role=_ROLE,
@@ -105,8 +97,8 @@ def _case(
         others=[],
         requested=request.version,
         hold=request.hold,
-        definition=definition if uses_own else None,
-        place=place,
+        definition=wanted,
+        place=repository.place(host, request),
         versions=versions,
         hold_needs=(platform or {}).get("hold_needs"),
         refuse=functools.partial(_too_old, request),
@@ -114,10 +106,6 @@ def _case(
         keep=driver_membership.SELECTORS,
         explain=functools.partial(_explained, request, platform or {}),
     )
-
-
-def _source(request: ToolkitRequest) -> str:
-    return "nvidia" if request.source == "auto" else request.source
 
 
 def _too_old(request: ToolkitRequest, version: str) -> str | None:

@@ -29,6 +29,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     toolkit_cdi_units,
     version_compatibility,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import default_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
     nvidia_and_habana_runtimes as node_runtime,
@@ -37,7 +38,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.node_distribution import KubernetesNode
     from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.variables import ToolkitRequest
 
 
@@ -115,7 +115,7 @@ def plan(
     if "docker" in engines:
         reasons += _docker(result, host, request, restart_policy)
     elif request.default_runtime and not {"containerd", "crio"} & set(engines):
-        result.problems.append(_no_default(node))
+        result.problems.append(default_runtime.no_engine(node))
     result.cri = cri_plan.plan(host, engines, default_runtime=request.default_runtime, restart_policy=restart_policy)
     result.steps += result.cri.steps
     result.problems += result.cri.problems
@@ -198,14 +198,6 @@ def _docker(result: ToolkitPlan, host: Host, request: ToolkitRequest, restart_po
     # The packages of the hook need the restart if nothing else does.
     result.steps = steps.interrupting([*result.steps, *registration.steps, *found], interrupts)
     return registration.reasons
-
-
-def _no_default(node: KubernetesNode | None) -> str:
-    way_out = f"Set {NODE_ROLE}_default_runtime for {node.title}, and remove" if node else "Remove"
-    return (
-        "nvidia_container_toolkit_default_runtime is true, but this host has neither Docker, containerd nor CRI-O. "
-        f"{way_out} the variable."
-    )
 
 
 def _with_old_packages(packages: RolePackages, migration: migration_plan.Migration) -> RoleTransaction | None:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's package repository of the container toolkit: its definition for a host. Pure functions."""
+"""The repository of NVIDIA's container toolkit: its definition, and whether a host needs it. Pure functions."""
 
 from __future__ import annotations
 
@@ -52,6 +52,31 @@ def define(host: Host, request: ToolkitRequest) -> dict[str, t.Any] | None:
         # NVIDIA's CUDA repository has the packages, too.
         priority=_RPM_PRIORITY if kind == "rpm" else None,
     )
+
+
+def source(request: ToolkitRequest) -> str:
+    """Return the source of the packages: nvidia, distribution, or preinstalled."""
+    return "nvidia" if request.source == "auto" else request.source
+
+
+def wanted(host: Host, request: ToolkitRequest) -> dict[str, t.Any] | None:
+    """Return the definition if the role adds the repository or keeps it up to date, or None.
+
+    The role's own entry is kept up to date even if the packages come from another repository.
+    """
+    if role_repository.is_present(host, NAME) or (source(request) == "nvidia" and not others(host)):
+        return define(host, request)
+    return None
+
+
+def place(host: Host, request: ToolkitRequest) -> str:
+    """Return what messages call the source of the packages."""
+    files, definition = others(host), define(host, request)
+    if request.source == "distribution":
+        return host["os"]["name"]
+    if files:
+        return f"the repository in {', '.join(files)}"
+    return f"NVIDIA's repository {definition['url'] if definition else ''}"
 
 
 def preference(definition: dict[str, t.Any], packages: t.Iterable[str]) -> str:

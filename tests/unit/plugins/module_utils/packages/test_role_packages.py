@@ -17,49 +17,6 @@ RECORD = "/var/lib/gpufleet/some.json"
 
 
 @pytest.mark.parametrize(
-    ("main", "base", "requested", "first", "expected"),
-    [
-        (["2.1-1", "2.0-1"], ["2.1-1", "2.0-1"], "", "", ({"main": "2.1-1", "base": "2.1-1"}, [])),
-        # Epochs differ between packages of one version.
-        (["3:2.1-1"], ["1:2.1-1"], "2.1", "", ({"main": "3:2.1-1", "base": "1:2.1-1"}, [])),
-        (["2.1-2"], ["2.1-1"], "", "", ({}, ["base"])),
-        # The newest version that all packages have, and what the newest of all lacks.
-        (["2.1-1", "2.0-1"], ["2.0-1"], "", "", ({"main": "2.0-1", "base": "2.0-1"}, ["base"])),
-        (["2.1-1", "2.0-1"], ["2.0-1"], "2.1", "", ({}, ["base"])),
-        (["2.1-1", "2.0-1"], ["2.1-1", "2.0-1"], "2.0", "", ({"main": "2.0-1", "base": "2.0-1"}, [])),
-        (["2.1-1", "1.9-1"], ["1.9-1"], "", "2", ({}, ["base"])),
-        (["1.9-1"], ["1.9-1"], "", "2", ({}, [])),
-        ([], [], "", "", ({}, [])),
-    ],
-)
-def test_all_packages_get_the_newest_version_that_suits(
-    main: list[str], base: list[str], requested: str, first: str, expected: t.Any
-) -> None:
-    choice = role_packages.choose(
-        {"main": main, "base": base},
-        UNIT,
-        lambda version: role_packages.fits(version, requested),
-        lambda version: "is too old" if version.rpartition(":")[2] < first else None,
-    )
-    assert (choice.builds, choice.lacking) == expected
-
-
-@pytest.mark.parametrize(
-    ("version", "requested", "expected"),
-    [
-        ("1.23.0-695", "1.23", True),
-        ("1.23.0-695", "1.23.0-695", True),
-        ("1.23.0-695", "1.23.0-69", False),
-        ("5:26.1.5+dfsg1-9", "26.1.5", True),
-        ("1.20.10-1", "1.20.1", False),
-        ("1.20.1-1", "", True),
-    ],
-)
-def test_a_request_is_the_start_of_a_version(version: str, requested: str, expected: bool) -> None:
-    assert role_packages.fits(version, requested) == expected
-
-
-@pytest.mark.parametrize(
     ("install", "installed", "held", "hold", "expected"),
     [
         (["main=2.1-1", "base=2.1-1"], [], [], True, (UNIT, [], ["lock-plugin"])),
