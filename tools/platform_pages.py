@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / ".ansible" / "collections"))
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_driver_branches
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples as samples
 
 NOTE = "<!-- `make docs` writes this page from the data of role nvidia_driver and its resolver. -->"
@@ -251,8 +251,8 @@ def branches(key: str) -> list[str]:
     """Render the branches of each source."""
     rows = []
     for source, data in sources(key):
-        supported = [name for name in data["branches"] if nvidia_generations.end_of_life(name) is None]
-        ended = {name: nvidia_generations.end_of_life(name) for name in data["branches"] if name not in supported}
+        supported = [name for name in data["branches"] if nvidia_driver_branches.end_of_life(name) is None]
+        ended = {name: nvidia_driver_branches.end_of_life(name) for name in data["branches"] if name not in supported}
         on_request = [f"{name} (support ended{f' in {month}' if month else ''})" for name, month in ended.items()]
         default = data["branches"][0]
         others = [name for name in supported if name != default]

@@ -24,28 +24,30 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 
 kept_bytecode.use()
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import allowed_on_image as adoption_image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import allowed_on_image, docker_data_root_on_nvme
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.allowed_on_image import Adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import settings_lost_by_reload
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import variables as driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules import settings_lost_by_reload
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import docker_data_directory
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import variables as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import module_call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import controller
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import module_call as observe_call
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import LOCK_TIMEOUT, Context, Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.package_query_timeouts import LOCK_TIMEOUT
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import dnf_excludes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adopt_mode as site_adoption
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adoption_result as site_adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain_decision as site_drain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import (
+    is_host_converged,
+    observation_options,
     package_queries,
     plan_result,
     registry,
-    volume_part,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_of_all_parts as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_report as site_report
@@ -134,7 +136,7 @@ class ActionModule(ActionBase):
 
     def _plan(self) -> dict[str, Any]:
         try:
-            self._docker_options = site_adoption.docker_options(self._task_vars, self._value)
+            self._docker_options = docker_data_root_on_nvme.docker_options(self._task_vars, self._value)
         except VariableError as error:
             raise Failure(str(error), errors=[str(error)]) from error
         options = self._options()
@@ -178,7 +180,7 @@ class ActionModule(ActionBase):
         found = {**self._discovered, **(facts or {})}
         result |= {"ansible_facts": found} if found else {}
         result |= {"_ansible_no_log": True} if result["has_secrets"] else {}
-        result["converged"] = plan_result.is_converged(result, found)
+        result["converged"] = is_host_converged.is_converged(result, found)
         return plan_result.shortened(result) if options["short"] and result["converged"] else result
 
     def _resolve(
@@ -258,8 +260,8 @@ class ActionModule(ActionBase):
     def _adopt(self, host: dict[str, Any], options: dict[str, Any]) -> Adoption:
         """Return what may act on the prepared image of the host. Fail if the image cannot be adopted."""
         try:
-            return adoption_image.adopt(host, options["parts"], options["image"].strip())
-        except adoption_image.NotAdoptable as error:
+            return allowed_on_image.adopt(host, options["parts"], options["image"].strip())
+        except allowed_on_image.NotAdoptable as error:
             raise Failure(str(error), errors=[str(error)]) from error
 
     def _check_data_root(self, host: dict[str, Any], values: dict[str, dict[str, Any]], *, adopts: bool) -> None:
@@ -275,8 +277,8 @@ class ActionModule(ActionBase):
     def _check_boot(self, host: dict[str, Any], options: dict[str, Any]) -> list[str]:
         """Fail if cloud-init still runs after the time limit. Without a limit, return a note for the user."""
         if "cloud_init_timeout" not in self._task.args:
-            return adoption_image.boot_notes(host)
-        error = adoption_image.boot_problem(host, options["cloud_init_timeout"], _timeout_variable(options))
+            return allowed_on_image.boot_notes(host)
+        error = allowed_on_image.boot_problem(host, options["cloud_init_timeout"], _timeout_variable(options))
         if error:
             raise Failure(error, errors=[error])
         return []
@@ -327,21 +329,11 @@ class ActionModule(ActionBase):
     def _observe(self, values: dict[str, dict[str, Any]], parts: list[str], lock_timeout: int = 0) -> dict[str, Any]:
         wanted = _read("observe", values["observe"])
         arguments = {
-            "services": wanted.services,
-            "files": [*wanted.files, *registry.files(parts, values)],
+            **observation_options.of_variables(values, parts, services=wanted.services, files=wanted.files),
             "package_lock_timeout": lock_timeout,
-            "_declared": registry.observed(),
         }
         if self._task.args.get("cloud_init_timeout"):
             arguments["cloud_init_timeout"] = self._task.args["cloud_init_timeout"]
-        driver = driver_request.read(values["nvidia_driver"]) if "nvidia_driver" in values else None
-        if driver is not None and (driver.extra_packages or driver.kernel_packages):
-            arguments["packages"] = [*driver.extra_packages, *driver.kernel_packages]
-        engine = engine_request.read(values["container_engine"]) if "container_engine" in values else None
-        if engine is not None and engine.users and (engine.name, engine.state) == ("docker", "present"):
-            arguments["users"] = engine.users
-        if "driver_volume" in parts:
-            arguments["driver_volume"] = volume_part.volume_engines(values, parts)
         host = self._run_program(arguments, parts) or self._run_module(OBSERVE, arguments)["host"]
         if (not parts or "nvidia_container_toolkit" in parts) and leftovers.may_exist(host):
             gather = {"gather": True, "docker_root": host["docker_data"]["root"]}

@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_field
 from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import (
     chart,
     fleet_report,
-    gpus_to_measure,
+    free_or_skipped_gpus,
     host_results,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import variables as benchmark_variables
@@ -42,7 +42,7 @@ def benchmark_start(settings: Mapping[str, Any], usage: Mapping[str, Any]) -> di
     source = importlib.import_module(_PROGRAM).__spec__.loader.get_source(_PROGRAM)
     largest = max(settings["benchmark_sizes"]) // probe_matrix_speed.TILE * probe_matrix_speed.TILE
     return {
-        **gpus_to_measure.selection(plain(usage), settings["benchmark_engine"]),
+        **free_or_skipped_gpus.selection(plain(usage), settings["benchmark_engine"]),
         "matrix_size": min(max(largest, probe_matrix_speed.SIZE_MIN), probe_matrix_speed.SIZE_MAX),
         # Ansible's loader returns bytes.
         "program": source.decode() if isinstance(source, bytes) else source,

@@ -15,9 +15,9 @@ kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     fabric_manager,
-    kernel_module_loading,
     runfile,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules import kernel_module_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 
 

@@ -21,18 +21,18 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import (
     chart_releases,
     missing_node_resources,
     node_labels,
-    runtime_placement,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import role_variables as node_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_editor
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.cri_changes import CriChange, CriFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import generated_configuration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
     node_plan as toolkit_node_plan,
 )
 
 
 def cluster_plan(request: Mapping[str, Any], data: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plan of a cluster. `charts.plan` describes the arguments."""
+    """Return the plan of a cluster. `chart_releases.plan` describes the arguments."""
     # `-e key=value` passes texts.
     given = {
         **plain(request),
@@ -71,10 +71,7 @@ def node_plan(host: Any, request: Mapping[str, Any], toolkit: Mapping[str, Any] 
     packages, engines = (toolkit or {}).get("packages"), ((toolkit or {}).get("cri") or {}).get("engines")
     # Only the plan of a removal says whether it revokes the options of Docker.
     if "revokes" in (toolkit or {}):
-        changes = [
-            cri_plan.CriChange(one["unit"], [cri_plan.CriFile(**file) for file in one["files"]])
-            for one in engines or []
-        ]
+        changes = [CriChange(one["unit"], [CriFile(**file) for file in one["files"]]) for one in engines or []]
         there = toolkit_node_plan.without_toolkit(host, packages or [], changes)
         return plain(toolkit_node_plan.plan(there, wanted, vendors))
     upcoming = toolkit_node_plan.UpcomingToolkit(bool(packages), bool(engines))
@@ -93,7 +90,7 @@ def has_runtime(text: str, runtime: str) -> bool | None:
         tree = toml_editor.parse(text)
     except toml_editor.TomlError:
         return None
-    return runtime_placement.registered_program(tree, runtime) is not None if tree.get("plugins") else None
+    return generated_configuration.registered_program(tree, runtime) is not None if tree.get("plugins") else None
 
 
 class FilterModule:

@@ -681,23 +681,23 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
     engine_choice,
-    engine_module_options,
     slurm_jobs,
     start_failures,
     vendor_of_host,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.engine_module_options import OptionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import OPTIONS as ISOLATIONS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import VOLUME, IsolationError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.access import FILES
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.driver_capabilities import CAPABILITIES
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.driver_files_of_container import FILES
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.plan_result import PlanError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import (
     ReservationError,
     Reservations,
     directory_for,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import RequirementError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped_engine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import (
@@ -710,8 +710,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volume
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.optional_features import FEATURES, FeatureError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import mount_users as host_processes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_copy as nvml_binding
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_kept_until_boot as nvml_binding
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.missing_pynvml import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering.rendering_planner import RenderingPlanner
 
 # The keys of x_private.
@@ -850,7 +850,7 @@ def _clear(module: AnsibleModule) -> dict:
 def _engines(module: AnsibleModule) -> dict:
     options = module.params["engine_options"] or {}
     podman = str(options.get("executable") or "podman")
-    host = engine_module_options.docker_host(options, os.environ)
+    host = engine_choice.docker_host(options, os.environ)
     remote = engine_choice.remote_docker(host, options, os.environ)
     if remote and module.params["engine"] != "podman":
         raise EngineError(remote)
@@ -886,7 +886,7 @@ def _plan(module: AnsibleModule) -> dict:
         check_mode=module.check_mode,
         root_user=is_root(),
         jobs=lambda inventory: slurm_jobs.find(runner(module), inventory),
-        docker_host=engine_module_options.docker_host(params["engine_options"] or {}, os.environ),
+        docker_host=engine_choice.docker_host(params["engine_options"] or {}, os.environ),
     )
     return planner.plan()
 

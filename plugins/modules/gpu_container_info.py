@@ -308,18 +308,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.masked_module import MaskedModule as AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
-    engine_choice,
-    engine_module_options,
-    slurm_jobs,
-    vendor_of_host,
-)
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import PROCESSES, SelectionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, slurm_jobs, vendor_of_host
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import (
     ReservationError,
     Reservations,
     directory_for,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import SelectionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.required_readings import PROCESSES
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped_engine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import (
     Docker,
@@ -328,8 +324,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queri
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_copy as nvml_binding
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_kept_until_boot as nvml_binding
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.missing_pynvml import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.usage import gpu_usage_report as usage_report
 
 # What the report needs of a vendor, and the same of nvidia_gpu_facts. NVLinks belong to the health of a GPU.
@@ -399,7 +395,7 @@ def main() -> None:
 
 def _docker(option: str | None) -> Docker | UnavailableEngine:
     options = {"docker_host": option}
-    host = engine_module_options.docker_host(options, os.environ)
+    host = engine_choice.docker_host(options, os.environ)
     remote = engine_choice.remote_docker(host, options, os.environ)
     if remote:
         raise EngineError(remote)

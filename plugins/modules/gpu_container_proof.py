@@ -201,16 +201,16 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.neuron.ve
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import NEURON, NVIDIA
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import (
-    access_methods,
     engines_on_host,
+    engines_to_prove,
+    isolations_of_accelerators,
     last_proof_record,
+    method_results,
     neuron_chips,
     prove_methods,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.proof_containers import StartError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.proof_image import REPOSITORY
-
-_ISOLATIONS = {NVIDIA: access_methods.ISOLATIONS, NEURON: neuron_chips.ISOLATIONS}
 
 
 def main() -> None:
@@ -222,7 +222,12 @@ def main() -> None:
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "engines": {**strings, "choices": list(engines_on_host.ENGINES)},
             "image": {"type": "str", "default": ""},
-            "isolations": {**strings, "choices": sorted({*access_methods.ISOLATIONS, *neuron_chips.ISOLATIONS})},
+            "isolations": {
+                **strings,
+                "choices": sorted(
+                    {*isolations_of_accelerators.ISOLATIONS[NVIDIA], *isolations_of_accelerators.ISOLATIONS[NEURON]}
+                ),
+            },
             "accelerator": {"type": "str", "choices": [NVIDIA, NEURON], "default": NVIDIA},
             "key": {"type": "dict", "no_log": False},
         },
@@ -240,14 +245,9 @@ def main() -> None:
             [program, *argv[1:]], expand_user_and_vars=False, environ_update=pinned_environment.VARIABLES
         )
 
-    accelerator = module.params["accelerator"]
-    given = [name for name in ("image", "key") if module.params[name]]
-    if given and accelerator != NVIDIA:
-        module.fail_json(msg=f"Option {given[0]} requires accelerator={NVIDIA}. Remove it.")
-    other = [name for name in module.params["isolations"] if name not in _ISOLATIONS[accelerator]]
-    if other:
-        known = ", ".join(_ISOLATIONS[accelerator])
-        module.fail_json(msg=f"isolations={other[0]} does not exist for accelerator={accelerator}. Use {known}.")
+    fault = isolations_of_accelerators.fault(module.params)
+    if fault:
+        module.fail_json(msg=fault)
     try:
         if module.params["state"] == "absent":
             module.exit_json(**_absent(module, engines_on_host.ProofEngines(run)))
@@ -275,11 +275,13 @@ def _present(module: AnsibleModule, run: Any) -> dict[str, Any]:
             host, subject = _subject(
                 module, engines_on_host.host(run, sys.executable, directory, engines.offer), engines
             )
-            clients = [engines.client(name) for name in _engines(module, engines)]
+            clients = [
+                engines.client(name) for name in engines_to_prove.choose(params["engines"], engines, module.warn)
+            ]
             if clients:
                 result = prove_methods.prove(clients, host, params["image"], params["isolations"], subject)
             else:
-                result = prove_methods.ProofResult()
+                result = method_results.ProofResult()
                 module.warn(f"The proof in a container was skipped: {engines.obstacle('containerd')}.")
         if key is None and last is None:
             # Without a record, nothing says that the image is there.
@@ -305,24 +307,6 @@ def _subject(
     vendor = NeuronVendor(lambda: accelerators_gather.gather(dict, vendors=[NEURON]))
     subject = neuron_chips.ProofChips(vendor, host.run_program)
     return replace(host, offer=lambda client, units: engines.offer_chips(client, vendor, units)), subject
-
-
-def _engines(module: AnsibleModule, engines: engines_on_host.ProofEngines) -> list[str]:
-    """Return the engines to prove. Docker has a containerd of its own, whose containers belong to Docker."""
-    requested = module.params["engines"]
-    obstacles = {name: engines.obstacle(name) for name in requested or engines_on_host.ENGINES}
-    found = [name for name, obstacle in obstacles.items() if not obstacle]
-    for name, obstacle in obstacles.items() if requested else ():
-        if obstacle is None or (name == "containerd" and not engines.is_installed(name)):
-            continue
-        if name != "podman" or not found:
-            raise EngineError(f"The proof cannot run in a container of {name}: {obstacle}")
-        # Without a daemon, an installed Podman does not mean that somebody uses it.
-        module.warn(f"The proof in a container of {name} was skipped: {obstacle.rstrip('.')}.")
-    if not found and not requested:
-        texts = "; ".join(f"{name}: {text}" for name, text in obstacles.items())
-        raise EngineError(f"The proof cannot run in a container, because no engine answers ({texts}).")
-    return [name for name in found if requested or name != "containerd" or "docker" not in found]
 
 
 def _absent(module: AnsibleModule, engines: engines_on_host.ProofEngines) -> dict[str, Any]:

@@ -178,8 +178,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import VENDORS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import (
     configuration_files,
-    node_files_on_host,
+    file_writing_order,
     node_files_plan,
+    node_findings,
+    node_observation,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_drain_and_resume import SlurmError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import WorkloadError
@@ -210,10 +212,8 @@ def main() -> None:
     except (SlurmError, WorkloadError) as error:
         module.fail_json(msg=str(error))
     if module.params["gather"]:
-        found, notes = node_files_plan.health(host)
-        module.exit_json(
-            findings=found, notes=notes, slurm_node=node_files_on_host.described(host.node), node=host.name
-        )
+        found, notes = node_findings.health(host)
+        module.exit_json(findings=found, notes=notes, slurm_node=node_observation.described(host.node), node=host.name)
     types = {str(model): str(kind) for model, kind in module.params["types"].items()}
     wrong = [model for model, kind in types.items() if kind == "None" or not configuration_files.is_type(kind)]
     if wrong:
@@ -234,7 +234,7 @@ def main() -> None:
     for note in plan.notes:
         module.warn(note)
     if plan.writes and not module.check_mode:
-        node_files_on_host.write(plan, host)
+        file_writing_order.write(plan, host)
     module.exit_json(
         changed=bool(plan.changes),
         changes=plan.changes,
@@ -247,10 +247,10 @@ def main() -> None:
         daemon_reload=plan.daemon_reload,
         skipped=plan.skipped,
         findings=plan.findings,
-        slurm_node=node_files_on_host.described(host.node),
+        slurm_node=node_observation.described(host.node),
         is_registered=host.unanswered is None and (host.node is None or not host.node.is_silent),
         drain_owner=record.owner if record else None,
-        diff=node_files_on_host.diff(plan, host),
+        diff=file_writing_order.diff(plan, host),
     )
 
 
@@ -267,10 +267,10 @@ def _observe(module: AnsibleModule) -> tuple[node_files_plan.SlurmHost, list[str
         if result.get("failed"):
             module.fail_json(**result)
         devices = result["ansible_facts"]["accelerators"]
-        problems = node_files_on_host.not_ready(result["ansible_facts"]["accelerator_vendors"])
+        problems = node_observation.not_ready(result["ansible_facts"]["accelerator_vendors"])
     # slurmd's own default: the host name without the domain.
     node = params["node"] or os.uname().nodename.partition(".")[0]
-    host = node_files_on_host.observe(
+    host = node_observation.observe(
         runner(module), devices, node=node, directory=params["directory"].rstrip("/"), programs=params["programs"]
     )
     return host, problems

@@ -370,7 +370,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.option_limits 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.kubectl_client import KubernetesError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.missing_pynvml import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_drain_and_resume import SlurmError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import adapter_list
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_options import OPTIONS, without_effect

@@ -212,11 +212,11 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import (
     specification,
+    specification_kinds,
     specification_writing,
-    stale_driver_version,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.missing_pynvml import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 
 
@@ -226,8 +226,8 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "mode": {"type": "str", "choices": list(specification.CLASSES), "default": specification.GPU},
-            "vendor": {"type": "str", "default": stale_driver_version.VENDOR},
+            "mode": {"type": "str", "choices": list(specification_kinds.CLASSES), "default": specification_kinds.GPU},
+            "vendor": {"type": "str", "default": specification_kinds.VENDOR},
             "class": {"type": "str"},
             "device_names": {
                 "type": "list",

@@ -467,6 +467,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platfor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     backend,
     idle_commands,
+    package_to_install,
     stalled_downloads,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt import Apt
@@ -479,15 +480,17 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     record_journal,
     recorded_removal,
     transaction,
+    transaction_lock,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import repository_options as repositories
 
 BACKENDS = {"apt": Apt, "dnf": Dnf, "zypper": Zypper}
 ERRORS = (
-    backend.ItemError,
+    package_to_install.ItemError,
     backend.PackageManagerError,
     record_journal.JournalError,
+    transaction_lock.TransactionLockError,
     package_selector.SelectorError,
     key_trust.KeyTrustError,
     repositories.RepositoryError,
@@ -522,7 +525,7 @@ def request(options: dict[str, Any], manager: str) -> transaction.TransactionReq
             raise transaction.TransactionError(
                 f"{name} is set, but this host uses {manager}. Set it only with {needed}."
             )
-    items = tuple(backend.item(text) for text in options["install"])
+    items = tuple(package_to_install.item(text) for text in options["install"])
     for name in (*(item.name for item in items), *options["remove"], *options["purge"]):
         if ":" in name and manager != "apt":
             raise transaction.TransactionError(

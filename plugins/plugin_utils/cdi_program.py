@@ -10,7 +10,7 @@ import os
 from functools import lru_cache
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BINDING
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_host_or_controller import BINDING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi_units
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import accelerator_program, host_program
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import controller_binding

@@ -4,7 +4,7 @@
 """Run a module that needs pynvml, and send the controller's copy to a host that has none.
 
 Such a module
-- has the option `_nvml_binding_path` (type path) and passes it to `session.load_binding` or `gather.gather`;
+- has the option `_nvml_binding_path` (type path) and passes it to `load_binding` of nvml or to `gather.gather`;
 - returns `nvml_binding_missing=True` on `BindingMissing`, before it changes anything. All modules but nvidia_gpu_facts
   fail then.
 
@@ -28,8 +28,11 @@ from collections.abc import Mapping
 from ansible import constants as C
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import NO_BINDING
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BINDING, binding_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.missing_pynvml import NO_BINDING
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_host_or_controller import (
+    BINDING,
+    binding_version,
+)
 
 PROBE = "gpufleet.hosts.nvidia_gpu_facts"
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_module_loading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules import kernel_module_loading
 from ansible_collections.gpufleet.hosts.tests.drift.items import Item, UnknownKind
 
 # Changes an option in daemon.json like an administrator, or removes it: PATH OPTION changed|removed

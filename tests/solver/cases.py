@@ -11,7 +11,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError, item
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
+    PackageManagerError,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
+    item,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal

@@ -14,7 +14,12 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import read
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import container_engines as observed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError, item
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
+    PackageManagerError,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
+    item,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal

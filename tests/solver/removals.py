@@ -16,7 +16,12 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import simulation
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError, item
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
+    PackageManagerError,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
+    item,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.recorded_removal import RecordedRemoval, rehearse

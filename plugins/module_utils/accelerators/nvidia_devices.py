@@ -13,12 +13,12 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema, sysfs_refusals
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import (
+    excluded_gpus,
     nvidia_device_nodes,
     nvidia_generations,
     pci_functions,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import NVIDIA
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver
 
 # The subsets of nvidia_gpu_facts that the schema has keys for.
 SUBSETS = ("min", "identity", "ecc", "power", "temperature", "utilization", "nvlink", "fabric", "mig")
@@ -172,7 +172,7 @@ def _only_on_pci(
     functions = [one for one in functions if not pci_functions.is_for_guests(one)]
     excluded = []
     if state == schema.READY:
-        excluded = host_driver.excluded_gpus(tree.root, [one["address"] for one in functions])
+        excluded = excluded_gpus.of_loaded_module(tree.root, [one["address"] for one in functions])
     for one in functions:
         if one["address"] in excluded:
             reason = "excluded by option NVreg_ExcludedGpus of kernel module nvidia"

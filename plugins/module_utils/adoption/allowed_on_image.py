@@ -13,7 +13,9 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import prepared_image
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import hold_support
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.holds import (
+    hold_support,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_packages
 
 if t.TYPE_CHECKING:

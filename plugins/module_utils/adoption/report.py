@@ -18,7 +18,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import instance
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import option_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import hold_support
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.holds import (
+    hold_support,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_packages
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
+from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver import users_in_device_groups
 from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver.variables import AmdDriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     cdi_engine_check,
     cdi_units,
-    group_members,
     shared_plan,
     vendor_differences,
 )
@@ -42,7 +42,7 @@ class VendorPlan:
 
     wanted: bool = False
     load: str | None = None
-    users: group_members.VendorUsers = dataclasses.field(default_factory=group_members.VendorUsers)
+    users: users_in_device_groups.VendorUsers = dataclasses.field(default_factory=users_in_device_groups.VendorUsers)
     cdi: cdi_units.VendorRefresh = dataclasses.field(default_factory=cdi_units.VendorRefresh)
     verify: bool = False
     report: dict[str, Any] | None = None
@@ -74,7 +74,7 @@ def plan(
     result.report = shared_plan.report(state, devices)
     _driver(host, vendor, request, result)
     if not result.problems:
-        result.users = group_members.plan(host, vendor, request.users)
+        result.users = users_in_device_groups.plan(host, vendor, request.users)
         kind = request.cdi_kind
         shared_plan.keep_specification(host, vendor, devices, state, result, kind=kind, digest=digest)
         result.reasons += cdi_engine_check.obstacles(host, result.cdi.specification) if result.verify else []
@@ -134,7 +134,7 @@ def _add(result: VendorPlan, text: str, *, is_problem: bool) -> None:
 
 
 def _removal(host: Host, vendor: VendorDriver, result: VendorPlan) -> VendorPlan:
-    result.users = group_members.removal(host, vendor)
+    result.users = users_in_device_groups.removal(host, vendor)
     result.cdi = cdi_units.removal(host, vendor)
     result.reason = f"{vendor.role}_state is absent; the driver of the kernel stays loaded"
     return result

@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import re
 from typing import Callable
 from urllib.parse import unquote
 
 # Three forms: a login in a URL; a login in a URL that is quoted in the query of another URL, as in zypper's proxy
 # parameter; zypper's parameters for the user and the password of a proxy.
-_LOGIN = re.compile(
+LOGIN = re.compile(
     r"(?P<scheme>://)(?P<login>\S*)(?P<end>@)"
     r"|(?P<in_query>(?:%3a|proxy=\w+:)(?:%2f%2f|//))(?P<quoted>[^\s&]*)(?P<quoted_end>%40)"
     r"|(?P<name>[?&]proxy(?:user|pass)=)(?P<value>[^\s&]+)",
@@ -21,33 +19,11 @@ _LOGIN = re.compile(
 )
 # The login of a valid URL ends before the first slash.
 _OF_ADDRESS = re.compile(r"(?<=://)[^/?#\s]*@")
-_ROUNDS = 100_000
 
 
 def masked(text: str) -> str:
     """Mask the logins of all URLs in a text. In doubt, mask more than necessary."""
-    return _replaced(text, lambda _login: "...")
-
-
-def sealed(text: str) -> str:
-    """Replace each login in a text with a digest, so that a changed login still changes the text.
-
-    The digest is slow to compute, which protects passwords from guessing.
-    """
-    return _replaced(text, digest)
-
-
-def unsealed(text: str, original: str) -> str:
-    """Replace the digests in a sealed text with the logins that `original` contains."""
-    for found in _LOGIN.finditer(original):
-        part = found.groupdict()
-        if part["scheme"]:
-            written = login = part["login"]
-        else:
-            written = part["quoted"] if part["in_query"] else part["value"]
-            login = unquote(written)
-        text = text.replace(digest(login), written)
-    return text
+    return replaced(text, lambda _login: "...")
 
 
 def without_login(address: str) -> str:
@@ -71,7 +47,7 @@ def refused(text: str) -> str:
     return re.sub(r"[^\s/@]+@", "...@", masked(text))
 
 
-def _replaced(text: str, replacement: Callable[[str], str]) -> str:
+def replaced(text: str, replacement: Callable[[str], str]) -> str:
     def replace(found: re.Match) -> str:
         part = found.groupdict()
         if part["scheme"]:
@@ -80,10 +56,4 @@ def _replaced(text: str, replacement: Callable[[str], str]) -> str:
             return f"{part['in_query']}{replacement(unquote(part['quoted']))}{part['quoted_end']}"
         return f"{part['name']}{replacement(unquote(part['value']))}"
 
-    return _LOGIN.sub(replace, text)
-
-
-@functools.lru_cache(maxsize=256)
-def digest(login: str) -> str:
-    """Return the digest that stands for a login."""
-    return hashlib.pbkdf2_hmac("sha256", login.encode("utf-8", "surrogateescape"), b"gpufleet", _ROUNDS, 16).hex()
+    return LOGIN.sub(replace, text)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The groups that the user of a container needs to open the device nodes of its GPUs.
+"""Which user of a container opens the device nodes of its GPUs, and which groups it needs for that.
 
 The nodes of some drivers are open to everybody (0666), those of others only to a group.
 """
@@ -9,8 +9,9 @@ The nodes of some drivers are open to everybody (0666), those of others only to 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 # Podman's word for the groups of the user who starts the container.
 KEEP_GROUPS = "keep-groups"
@@ -98,3 +99,16 @@ def needed_rootless(root: str, nodes: Iterable[str], engine: str, given: Iterabl
 
 def _closed(node: str, user: str | None, remedy: str) -> str:
     return f"user {user} cannot open device node {node}: only its owner can. {remedy}, or run the container as root."
+
+
+class NodeUser(NamedTuple):
+    """Who opens the device nodes in a container: its user, and whether it has a user namespace of its own."""
+
+    user: str
+    is_mapped: bool
+
+
+def node_user(engine: str, options: Mapping[str, Any], image_user: str, *, remaps: bool = False) -> NodeUser:
+    """Return the user of a container. `remaps`: whether the engine gives containers a user namespace by default."""
+    namespace = options.get("userns_mode" if engine == "docker" else "userns")
+    return NodeUser(str(options.get("user") or image_user or ""), namespace != "host" and bool(namespace or remaps))

@@ -17,26 +17,19 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_writing, specification_reader
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
-    device_node_groups,
-    engine_module_options,
-    gpus_of_container,
-    isolation_choice,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import device_node_groups, isolation_choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import (
     Gpu,
     GpuProcess,
     Inventory,
     Unit,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_distance import Topology
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import GpuUse, Holder, find_use
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import (
-    PROCESSES,
-    Request,
-    SelectionError,
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import inspected_container
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing.inspected_container import (
+    AssignedGpus,
+    NodeRoles,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus_of_container import AssignedGpus, NodeRoles
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import GpuUse, Holder, find_use
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import (
     CDI,
@@ -45,6 +38,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
     RUNTIME,
     Choice,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpu_distance import Topology
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import (
+    Request,
+    SelectionError,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.required_readings import PROCESSES
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import ContainerTask
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import (
@@ -63,7 +62,7 @@ Gather = Callable[[], Mapping[str, Any]]
 # For each engine: the first version with CDI, and the first one that reads CDI 0.7.0: toolkit/version_compatibility.py.
 _CDI_SINCE = {"docker": (FIRST_DOCKER_WITH_CDI, "26.1"), "podman": ("4.1", "5.1"), "containerd": ("1.7", "1.7.16")}
 # The roles of the schema that do not give access to a device. Computing needs no node of a card.
-_ROLES = {"control": gpus_of_container.CONTROL, "card": gpus_of_container.OPTIONAL}
+_ROLES = {"control": inspected_container.CONTROL, "card": inspected_container.OPTIONAL}
 _OPEN_NODES = "Give the node a group and mode 0660 with a rule of udev"
 _CHARACTER_LINK = re.compile(r"/dev/char/(\d+):(\d+)", re.ASCII)
 
@@ -149,10 +148,10 @@ class NodeVendor:
             )
         for one in devices:
             self._roles |= {
-                node["path"]: _ROLES.get(node["role"], gpus_of_container.ACCESS) for node in one["nodes"] or ()
+                node["path"]: _ROLES.get(node["role"], inspected_container.ACCESS) for node in one["nodes"] or ()
             }
         inventory = self.build_inventory(devices)
-        control = tuple(node for node, gives in self._roles.items() if gives == gpus_of_container.CONTROL)
+        control = tuple(node for node, gives in self._roles.items() if gives == inspected_container.CONTROL)
         self._control = {unit.uuid: control for unit in inventory.units}
         self.inventory = self._with_processes(inventory) if PROCESSES in needs and os.geteuid() == 0 else inventory
         self.topology = self.build_topology(devices)
@@ -177,7 +176,7 @@ class NodeVendor:
             return Access(runtime=plain)
         nodes = tuple(dict.fromkeys(node for unit in units for node in self._nodes_of(unit)))
         image_user = task.image.user if task.image else ""
-        user = engine_module_options.node_user(engine.name, task.options, image_user, remaps=state.userns_remap)
+        user = device_node_groups.node_user(engine.name, task.options, image_user, remaps=state.userns_remap)
         given_groups = task.options.get("group_add") or ()
         groups = device_node_groups.needed(self._root, nodes, user.user, _OPEN_NODES, is_mapped=user.is_mapped)
         if state.rootless:
@@ -198,14 +197,14 @@ class NodeVendor:
     ) -> AssignedGpus:
         """Return the devices of a container, without those in `exclude`."""
         host = container.get("HostConfig") or {}
-        names = gpus_of_container.cdi_names(container, exclude)
+        names = inspected_container.cdi_names(container, exclude)
         by_cdi = self._units_of(node for name in names for node in self._nodes_of_name(name, engine))
         paths = [one.get("PathOnHost") or "" for one in host.get("Devices") or ()]
         by_node = self._units_of(node for path in paths if path not in exclude for node in self.nodes(path))
         requests = tuple(
             one
             for one in host.get("DeviceRequests") or ()
-            if gpus_of_container.is_cdi(one) and any(self._is_own(name) for name in one.get("DeviceIDs") or ())
+            if inspected_container.is_cdi(one) and any(self._is_own(name) for name in one.get("DeviceIDs") or ())
         )
         by_runtime = self.units_of_runtime(container, engine)
         isolation = CDI if by_cdi else DEVICES if by_node else RUNTIME if by_runtime else NONE
@@ -214,7 +213,7 @@ class NodeVendor:
     def nodes(self, device: str) -> NodeRoles:
         """Return what a device of a container stands for. See vendor_protocol.py."""
         if not device.startswith("/"):
-            return {device: gpus_of_container.ACCESS if self._is_own(device) else None}
+            return {device: inspected_container.ACCESS if self._is_own(device) else None}
         inside = [node for node in self._roles if node.startswith(device.rstrip("/") + "/")]
         names = inside or [self._canonical(device)]
         return {name: self._roles.get(name) for name in names}
@@ -227,7 +226,7 @@ class NodeVendor:
         ignored: Collection[str] = (),
         own: tuple[str, str] | None = None,
     ) -> GpuUse:
-        """Return how the devices are used. See holders.find_use."""
+        """Return how the devices are used. See gpu_holders.find_use."""
         if not whole_host:
             return find_use(self.inventory, listed, ignored=ignored, own=own)
         inventory = self._with_processes(self.inventory)
@@ -278,7 +277,7 @@ class NodeVendor:
         found = set(nodes)
         known = {node for unit in self.inventory.units for node in unit.nodes}
         # A node without a device in the inventory remains a path: the driver is not loaded, or the device is gone.
-        unknown = {node for node in found if self._roles.get(node) == gpus_of_container.ACCESS} - known
+        unknown = {node for node in found if self._roles.get(node) == inspected_container.ACCESS} - known
         return frozenset({unit.uuid for unit in self.inventory.by_nodes(found)} | unknown)
 
     def _canonical(self, path: str) -> str:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Choose the container engine, refuse a Docker on another host, and list the containers of the other engine."""
+"""Which container engine is used, which Docker a task names, and the refusal of a Docker on another host."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import gpus_of_container
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Docker, Podman, StoppedDocker
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Docker, Podman
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import EngineError, split_address
 
 _TLS_OPTIONS = ("tls", "validate_certs", "tls_verify")
@@ -97,42 +96,16 @@ def choose_engine(requested: str, engines: Mapping[str, Docker | Podman], name: 
     return owners[0] if len(owners) == 1 else available[0]
 
 
-def containers_of_other_engine(
-    engine: Docker | Podman | StoppedDocker, *, must_answer: bool
-) -> tuple[list[dict], list[str]]:
-    """Return the containers of the engine that does not run the container of the task, and warnings.
-
-    This engine may be installed but not usable, such as Podman for a user without subordinate IDs. This is an error
-    only for exclusive use.
-    """
-    try:
-        engine.state()
-        return engine.containers(), []
-    except EngineError as error:
-        reason = str(error).strip().splitlines()[-1]
-        message = f"Cannot determine which GPUs {engine.name}'s containers hold: {reason.rstrip('.')}."
-        if must_answer and not isinstance(engine, StoppedDocker):
-            raise EngineError(
-                f"exclusive: {message[0].lower()}{message[1:]} Repair or remove {engine.name}, or remove exclusive."
-            ) from error
-        return [], [message]
-
-
-def with_image_labels(engine: Docker | Podman, container: dict) -> dict:
-    """Return the container with the labels of its image, if it needs them to tell its own labels."""
-    if gpus_of_container.are_labels_proven(
-        container
-    ) or gpus_of_container.LABEL_EXCLUSIVE not in gpus_of_container.labels_of(container):
-        return container
-    try:
-        image = engine.image(str(container.get("Image") or ""))
-    except EngineError:
-        image = None
-    return {**container, gpus_of_container.IMAGE_LABELS: image.labels if image else {}}
-
-
 def _has_container(engine: Docker | Podman, name: str) -> bool:
     try:
         return engine.container(name) is not None
     except EngineError:
         return False  # If this engine is used, a later call reports its error.
+
+
+def docker_host(engine_options: Mapping[str, Any], environment: Mapping[str, str]) -> str | None:
+    """Return the Docker host from the options or the task's environment, or None if neither sets it."""
+    for name in ("docker_host", "docker_url"):
+        if engine_options.get(name):
+            return str(engine_options[name])
+    return environment.get("DOCKER_HOST") or None

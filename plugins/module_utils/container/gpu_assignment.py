@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import gpus_of_container
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Inventory, Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import container_labels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import NONE
 
@@ -31,12 +31,12 @@ class Assignment:
     def labels(self, name: str) -> dict[str, str]:
         """Return the labels of the container `name`. All are set, so that none of its image counts."""
         return {
-            gpus_of_container.LABEL_GPUS: ",".join(sorted(self.uuids)),
-            gpus_of_container.LABEL_ISOLATION: self.isolation if self.units else NONE,
-            gpus_of_container.LABEL_CAPABILITIES: ",".join(sorted(self.capabilities or ())) if self.units else "",
-            gpus_of_container.LABEL_EXCLUSIVE: str(self.exclusive).lower(),
-            gpus_of_container.LABEL_FEATURES: self.features,
-            gpus_of_container.LABEL_CONTAINER: name,
+            container_labels.LABEL_GPUS: ",".join(sorted(self.uuids)),
+            container_labels.LABEL_ISOLATION: self.isolation if self.units else NONE,
+            container_labels.LABEL_CAPABILITIES: ",".join(sorted(self.capabilities or ())) if self.units else "",
+            container_labels.LABEL_EXCLUSIVE: str(self.exclusive).lower(),
+            container_labels.LABEL_FEATURES: self.features,
+            container_labels.LABEL_CONTAINER: name,
         }
 
     @property

@@ -1,13 +1,14 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which container, pod or process holds which GPU of a host. Pure functions."""
+"""Which container, pod or process holds which GPU of a host, and when a stopped container does. Pure functions."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import (
@@ -15,6 +16,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_in
     Inventory,
     Unit,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing.container_labels import is_exclusive
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing.inspected_container import (
+    is_running,
+    name_of,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import EngineState
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.gpu_processes import Container, ProcessTable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.kubelet_pod_devices import Kubelet, PodDevices
 
@@ -303,3 +310,36 @@ class _Finder:
 
 def _pod_holder(pod: PodDevices) -> Holder:
     return Holder(pod.name, KUBERNETES, frozenset(), kind=POD)
+
+
+def holding_state(container: Mapping[str, Any]) -> str | None:
+    """Return the state in which a container holds its GPUs, or None if it does not hold them.
+
+    A running, paused or restarting container holds its GPUs. A stopped container holds them if the engine starts it
+    again: with the restart policy `always`, or with `unless-stopped` if nobody stopped it. Then it was never started,
+    or its last start failed, for example at boot.
+    """
+    details = container.get("State") or {}
+    state = details.get("Status") or ("running" if is_running(container) else "exited")
+    if is_running(container):
+        return state
+    if state == "dead":
+        return None  # Its removal failed halfway, and Docker never starts it again.
+    policy = ((container.get("HostConfig") or {}).get("RestartPolicy") or {}).get("Name") or ""
+    is_waiting = state in ("created", "configured", "initialized") or bool(details.get("Error"))
+    if policy == "always" or (policy == "unless-stopped" and is_waiting):
+        return f"{state}, restart policy {policy}"
+    return None
+
+
+def as_holder(container: Mapping[str, Any], engine: EngineState, held: frozenset[str]) -> Holder:
+    """Return a container as a holder. It has no UUIDs if it does not hold the GPUs that it was given."""
+    state = holding_state(container)
+    return Holder(
+        name=name_of(container),
+        engine=engine.name,
+        uuids=frozenset() if state is None else held,
+        exclusive=is_exclusive(container),
+        detail="" if state in (None, "running") else state,
+        identifier=str(container.get("Id") or ""),
+    )

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan that module gpu_container returns for its action plugin."""
+"""The keys of the plan that module gpu_container returns for its action plugin, and the error without a plan."""
 
 from __future__ import annotations
 
@@ -19,16 +19,6 @@ def existence(
     before = {**summary, "exists": exists, "running": is_running}
     running = {"started": True, "present": is_running}.get(state, False)
     return before, {**before, "exists": state != "absent", "running": running}
-
-
-def unpulled_warning(image: str, *, is_local: bool) -> str:
-    """Return the warning of check mode about an image that a run would pull."""
-    if not is_local:
-        return f"image {image} is not pulled in check mode, so its requirements are not checked."
-    return (
-        f"pull=always: check mode pulls nothing, so the prediction is for the local image {image}. "
-        "If the registry has a newer image, a run outside check mode recreates the container."
-    )
 
 
 def build_plan(
@@ -67,3 +57,7 @@ def build_plan(
             "warnings": [f"container {name}: {text}" for text in (*warnings, *assignment.warnings)],
         },
     }
+
+
+class PlanError(Exception):
+    """A request that cannot be planned because of its name or its image."""

@@ -13,11 +13,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
+    access_as_engine_options,
+    container_name,
     engine_choice,
     engine_module_options,
-    gpus_of_container,
+    gpu_holders,
+    image_pull,
+    isolation_bypass_warnings,
+    other_engine_containers,
+    reservations,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Inventory, Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import (
+    avoided_recreation,
+    container_labels,
+    inspected_container,
+    recreate_reasons,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing.existing_container import (
+    ExistingContainer,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_assignment import (
     Assignment,
     describe_unit,
@@ -29,23 +44,28 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holde
     sharing_warnings,
     without_repetitions,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import (
-    Conditions,
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image_pull import unpulled_warning
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import NONE, Choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.plan_result import (
+    PlanError,
+    build_plan,
+    existence,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.conditions_option import Conditions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import (
     Request,
     SelectionError,
     parse_request,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.required_readings import (
     required_readings,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import NONE, Choice
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.plan_result import (
-    build_plan,
-    existence,
-    unpulled_warning,
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.selected_gpus import (
+    describe_unusable,
+    select_units,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.recreate_reasons import ExistingContainer
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import LIFETIME, Reservations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import describe_unusable, select_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.slurm_jobs import JobsUnknown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import (
     ContainerTask,
@@ -58,13 +78,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queri
     Podman,
     StoppedDocker,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.missing_pynvml import BindingMissing
 
 _USER_SCOPE = "exclusive_scope is user: only containers of this user's engines count as holders"
-
-
-class PlanError(Exception):
-    """A request that cannot be planned because of its name or its image."""
 
 
 class Planner:
@@ -101,7 +117,7 @@ class Planner:
     def plan(self) -> dict[str, Any]:
         """Return the plan: the call of the engine's module, the assigned GPUs and the diff."""
         self._engine = engine_choice.choose_engine(self._params["engine"], self._engines, self._name)
-        engine_module_options.validate_name(self._engine.name, self._name)
+        container_name.validate_name(self._engine.name, self._name)
         self._user_options = engine_module_options.user_options(
             self._engine.name, self._params, self._params["engine_options"] or {}
         )
@@ -123,7 +139,7 @@ class Planner:
 
     def _plan_absent(self) -> dict[str, Any]:
         if self._existing.exists:
-            self._refuse_ambiguous_name()
+            container_name.refuse_ambiguous(self._engine, self._name)
         before = self._existing.summary()
         after = {"exists": False, "running": False, "gpus": [], "isolation": NONE, "exclusive": False}
         result = self._build_plan(
@@ -137,7 +153,7 @@ class Planner:
 
     def _plan_stopped(self) -> dict[str, Any]:
         """Stop the container without comparing its options."""
-        self._refuse_ambiguous_name()
+        container_name.refuse_ambiguous(self._engine, self._name)
         # The driver only maps the container's devices to UUIDs. Stopping must work without a driver.
         with contextlib.suppress(SelectionError, BindingMissing):
             self._accelerator.observe()
@@ -171,7 +187,7 @@ class Planner:
         self._warnings.append(
             f"{self._engine.REASON}. The prediction only considers whether the container exists and runs."
         )
-        is_running = found is not None and gpus_of_container.is_running(found)
+        is_running = found is not None and inspected_container.is_running(found)
         before, after = existence(self._existing.summary(), found is not None, is_running, state)
         result = self._build_plan({}, Assignment(reason=self._engine.REASON), before, after)
         result.update(predicted=True, nothing_to_do=before == after)
@@ -189,7 +205,7 @@ class Planner:
         pull = self._plan_pull(reference, image)
         if pull:
             self._refuse_unavailable_gpus()
-            self._refuse_ambiguous_name()
+            container_name.refuse_ambiguous(self._engine, self._name)
             return {"engine": self._engine.name, "pull": pull, "image_id": image.id if image else None}
         env = {**(image.env if image else {}), **(self._user_options.get("env") or {})}
         request, reason = self._request(image, env)
@@ -209,7 +225,7 @@ class Planner:
         names, channels = self._params["features"] or (), self._params["imex_channels"] or ()
         extras = self._accelerator.extras(names, channels, self._user_options.get("env") or {})
         # ExistingContainer has the same dictionary.
-        self._user_options.update(engine_module_options.extra_options(self._engine.name, self._user_options, extras))
+        self._user_options.update(access_as_engine_options.extra_options(self._engine.name, self._user_options, extras))
         self._extras = extras
         self._features = ",".join([*sorted(set(names)), *(f"imex{channel}" for channel in sorted(set(channels)))])
 
@@ -221,21 +237,15 @@ class Planner:
         return self._params["image"]
 
     def _plan_pull(self, reference: str, image: Image | None) -> dict[str, Any] | None:
-        """Return the call that pulls the image, or None if no pull is required."""
-        policy = self._params["pull"]
-        name = self._engine.name
-        if image is None and policy == "never":
-            raise PlanError(f"image {reference} is not in {name}, and pull=never. Load the image, or set pull=missing.")
-        if self._params.get("_pulled"):
-            if image is None:
-                raise PlanError(f"image {reference} was pulled, but {name} does not list it under that name.")
-            return None
-        if image is not None and policy != "always":
+        """Return the call that pulls the image, or None if no pull is required or allowed."""
+        policy, name = self._params["pull"], self._engine.name
+        is_pulled = bool(self._params.get("_pulled"))
+        if not image_pull.is_required(name, reference, image, policy, is_pulled=is_pulled):
             return None
         if self._check_mode:
             self._warnings.append(unpulled_warning(reference, is_local=image is not None))
             return None
-        return engine_module_options.pull_call(name, self._user_options, reference, always=policy == "always")
+        return image_pull.pull_call(name, self._user_options, reference, always=policy == "always")
 
     # -- GPUs ----------------------------------------------------------------------------------------------------
 
@@ -289,13 +299,13 @@ class Planner:
             if other and (not everything or engine.unavailable_reason()):
                 continue
             if other:
-                containers, warnings = engine_choice.containers_of_other_engine(
+                containers, warnings = other_engine_containers.containers_of_other_engine(
                     engine, must_answer=self._exclusive and self._root_user
                 )
                 self._warnings += warnings
             else:
                 containers = engine.containers()
-            containers = [engine_choice.with_image_labels(engine, container) for container in containers]
+            containers = [container_labels.with_image_labels(engine, container) for container in containers]
             listed += [self._holder(container, engine.state()) for container in containers]
         own = (self._engine.name, self._name)
         # A container that is being recreated holds both its present GPUs and its reserved ones.
@@ -320,7 +330,7 @@ class Planner:
             return []
 
     def _holder(self, container: Mapping[str, Any], state: EngineState) -> Holder:
-        return gpus_of_container.as_holder(container, state, self._accelerator.assigned_gpus(container, state).held)
+        return gpu_holders.as_holder(container, state, self._accelerator.assigned_gpus(container, state).held)
 
     def _select(self, request: Request, use: GpuUse) -> list[Unit]:
         return select_units(
@@ -380,26 +390,12 @@ class Planner:
     def _set_existing(self, inspected: Mapping[str, Any] | None) -> None:
         self._existing = ExistingContainer(inspected, self._engine, self._accelerator, self._user_options)
 
-    def _refuse_ambiguous_name(self) -> None:
-        """Refuse a name that is also the beginning of another container's identifier.
-
-        The engine's module would change that container. This check is the last one, so that it does not hide other
-        errors in the request.
-        """
-        other = self._engine.matched_by_id(self._name)
-        if other is not None:
-            raise PlanError(
-                f"name={self._name} is ambiguous: the identifier of container {other} begins with it, and "
-                f"{self._engine.name}'s module would change that container. Use a name that contains a dash or a "
-                f"letter from g to z (identifiers are hexadecimal), or recreate {other}."
-            )
-
     def _plan_container(self, image: Image | None, assignment: Assignment) -> dict[str, Any]:
         existing = self._existing
         state = self._params["state"]
         assignment.features = self._features
         before = existing.summary()
-        reasons = existing.recreate_reasons(assignment, image)
+        reasons = recreate_reasons.recreate_reasons(existing, assignment, image)
         recreate = bool(reasons)
         # For state=present, Docker's module does not start a container that it recreates. Podman's module does.
         keeps_running = before["running"] and not (recreate and self._engine.name == "docker")
@@ -413,7 +409,7 @@ class Planner:
             "recreate": reasons,
         }
         allowed = (*assignment.access.devices, *self._extras.devices)
-        assignment.warnings += engine_module_options.isolation_bypass_warnings(
+        assignment.warnings += isolation_bypass_warnings.isolation_bypass_warnings(
             self._user_options,
             self._engine.state(),
             assignment.access,
@@ -422,7 +418,9 @@ class Planner:
             vendor=self._accelerator.name,
             by_option=self._params["gpus"] is not None,
         )
-        options, complete = existing.module_arguments(assignment, self._params, image, recreate=recreate)
+        options, complete = avoided_recreation.module_arguments(
+            existing, assignment, self._params, image, recreate=recreate
+        )
         if recreate:
             options["recreate"] = True
             # With both options, Podman's module restarts the container instead of recreating it.
@@ -437,7 +435,7 @@ class Planner:
         result["driver_volume"] = self._accelerator.driver_volume(
             [(self._engine, assignment.access)], ContainerTask(self._params, self._user_options)
         )
-        self._refuse_ambiguous_name()
+        container_name.refuse_ambiguous(self._engine, self._name)
         result["token"] = self._reserve(assignment)
         return result
 
@@ -449,7 +447,7 @@ class Planner:
         """
         if self._check_mode or not assignment.units:
             return None
-        lifetime = LIFETIME + engine_module_options.stop_timeout(self._user_options, self._existing.stop_timeout)
+        lifetime = reservations.lifetime(self._user_options, self._existing.stop_timeout)
         return self._reservations.reserve(self._engine.name, self._name, assignment.uuids, self._exclusive, lifetime)
 
     def _removal_options(self) -> dict[str, Any]:

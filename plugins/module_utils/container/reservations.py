@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reserve GPUs from the time they are selected until their container exists.
+"""Reserve GPUs from the time they are selected until their container exists, and how long a reservation lasts.
 
 A lock makes reading the holders, selecting GPUs and reserving them one atomic step. The lock cannot cover the engine's
 module, which runs in another process, so reservations are needed. They expire in case a run is killed.
@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import Holder
 
 DIRECTORY = owned.RUNTIME_DIRECTORY
@@ -198,3 +199,14 @@ def _is_entry(entry: Any) -> bool:
     # Infinity and NaN would break the arithmetic.
     times = all(abs(entry[key]) < _MAX_TIME for key in ("lifetime", "expires"))
     return times and all(isinstance(item, str) for item in entry["uuids"])
+
+
+def lifetime(options: Mapping[str, Any], present: Any) -> int:
+    """Return the seconds after which a reservation expires. `present`: the stop timeout of the container."""
+    return LIFETIME + stop_timeout(options, present)
+
+
+def stop_timeout(options: Mapping[str, Any], present: Any) -> int:
+    """Return the seconds that the engine waits for a container to stop. `present`: the value of the container."""
+    values = (options.get("stop_timeout"), options.get("stop_time"), present)
+    return max((whole_number(str(value)) for value in values if str(value).isdecimal()), default=0)

@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading i
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Inventory
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import Holder
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import job_gpus
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import gpu_numbers, gpus_held_by_jobs
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_drain_and_resume import SlurmClient, SlurmError
 
 JOB, SLURM = "job", "slurm"
@@ -35,16 +35,16 @@ def find(run: Run, inventory: Inventory, root: str = "/") -> list[Holder]:
     node = _option(command, "-N") or os.uname().nodename.partition(".")[0]
     try:
         client = SlurmClient(run, node, timeout=TIMEOUT)
-        found = job_gpus.allocations(client.job_details(), node)
+        found = gpus_held_by_jobs.allocations(client.job_details(), node)
         gres = client.node().gres if found else ""
     except SlurmError as error:
         raise JobsUnknown(f"slurmd runs on this host, but Slurm does not tell the GPUs of its jobs: {error}") from error
-    files = job_gpus.numbered_files(_gres_conf(command, root) or "include unknown", node, gres) if found else {}
+    files = gpu_numbers.numbered_files(_gres_conf(command, root) or "include unknown", node, gres) if found else {}
     return [_holder(one, inventory, files) for one in found]
 
 
 def _holder(
-    allocation: job_gpus.SlurmAllocation, inventory: Inventory, files: dict[int, frozenset[str]] | None
+    allocation: gpus_held_by_jobs.SlurmAllocation, inventory: Inventory, files: dict[int, frozenset[str]] | None
 ) -> Holder:
     indexes = allocation.indexes
     detail = ""

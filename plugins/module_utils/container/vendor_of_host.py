@@ -17,9 +17,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.amd.vendor import AmdVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_nodes_only import NodeVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gaudi.vendor import GaudiVendor
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.neuron.vendor import NeuronVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.vendor import Nvidia
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import ContainerVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, pci_functions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import AMD, GAUDI, NEURON, NVIDIA

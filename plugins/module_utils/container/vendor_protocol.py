@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Inventory, Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_distance import Topology
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing.inspected_container import (
+    AssignedGpus,
+    NodeRoles,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import GpuUse, Holder
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import Request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus_of_container import AssignedGpus, NodeRoles
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import Choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpu_distance import Topology
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import (
     Docker,
     EngineState,
@@ -100,7 +103,7 @@ class ContainerVendor(Protocol):
         ignored: Collection[str] = (),
         own: tuple[str, str] | None = None,
     ) -> GpuUse:
-        """Return how the devices are used. See holders.find_use.
+        """Return how the devices are used. See gpu_holders.find_use.
 
         `whole_host`: whether other engines, other users, Kubernetes and processes outside containers count. This
         requires root.

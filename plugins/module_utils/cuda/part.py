@@ -5,26 +5,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as cuda_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import toolkit_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import variables as cuda_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import (
-    Context,
-    Part,
-    of_steps,
-    package_removal,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part, of_steps
 
 _ROLE = "cuda_toolkit"
-_FILES = (owned.TOOLKIT_VERIFIED, owned.TOOLKIT_PROFILE)
 
 
 def plan(context: Context, _parts: Mapping[str, Part]) -> Part:
@@ -32,7 +24,7 @@ def plan(context: Context, _parts: Mapping[str, Part]) -> Part:
     host, request = context.host, cuda_request.read(context.values[_ROLE])
     data = context.platforms[_ROLE]
     if request.state == "absent":
-        return _removal(context, toolkit_removal.plan(host, data["distributions"]))
+        return toolkit_removal.part(host, toolkit_removal.plan(host, data["distributions"]))
     result = cuda_plan.plan(host, request, data["distributions"], data["branches"])
     return of_steps(
         result.steps,
@@ -41,23 +33,6 @@ def plan(context: Context, _parts: Mapping[str, Part]) -> Part:
         errors=result.problems,
         has_secrets=bool(request.repository_password or request.proxy_password),
     )
-
-
-def _removal(context: Context, gone: Mapping[str, list[str]]) -> Part:
-    has_record = observed_files.exists(context.host, owned.TOOLKIT_RECORD)
-    recorded = ["repository that this role recorded"] if has_record else []
-    files = [path for path in _FILES if observed_files.exists(context.host, path)]
-    part = of_steps(
-        [
-            *steps.listed(steps.PACKAGES, "remove {}", gone["remove"]),
-            *steps.listed(steps.PACKAGES, "remove the {}", recorded),
-            *(steps.written(path, None) for path in files),
-        ],
-        plan=dict(gone),
-        errors=gone["problems"],
-        removal=package_removal(_ROLE, gone["remove"], exists=has_record, keep=gone["keep"]),
-    )
-    return dataclasses.replace(part, removes=True)
 
 
 def _files(values: Mapping[str, Any]) -> list[str]:

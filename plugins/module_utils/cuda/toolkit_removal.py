@@ -5,18 +5,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part, of_steps, package_removal
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 _NVIDIA = re.compile(r"cuda-toolkit-\d+-\d+")
-_FILES = (owned.TOOLKIT_RECORD, owned.TOOLKIT_VERIFIED, owned.TOOLKIT_PROFILE)
+_WRITTEN = (owned.TOOLKIT_VERIFIED, owned.TOOLKIT_PROFILE)
+_FILES = (owned.TOOLKIT_RECORD, *_WRITTEN)
 
 
 def plan(host: Host, distributions: dict[str, t.Any]) -> dict[str, list[str]]:
@@ -34,3 +38,21 @@ def plan(host: Host, distributions: dict[str, t.Any]) -> dict[str, list[str]]:
         "keep": sorted(name for name in toolkits if name not in ours),
         "problems": [needs_root(host["uid"])] if acts and host["uid"] != 0 else [],
     }
+
+
+def part(host: Host, gone: t.Mapping[str, list[str]]) -> Part:
+    """Return the part that removes the toolkits of `plan`, and what the role wrote."""
+    has_record = observed_files.exists(host, owned.TOOLKIT_RECORD)
+    recorded = ["repository that this role recorded"] if has_record else []
+    files = [path for path in _WRITTEN if observed_files.exists(host, path)]
+    removal = of_steps(
+        [
+            *steps.listed(steps.PACKAGES, "remove {}", gone["remove"]),
+            *steps.listed(steps.PACKAGES, "remove the {}", recorded),
+            *(steps.written(path, None) for path in files),
+        ],
+        plan=dict(gone),
+        errors=gone["problems"],
+        removal=package_removal("cuda_toolkit", gone["remove"], exists=has_record, keep=gone["keep"]),
+    )
+    return dataclasses.replace(removal, removes=True)

@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import (
+    login_digests,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import managed_keys
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.docker_options import merge_policy
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import (
@@ -44,7 +46,7 @@ def _digest(leaf: Leaf, value: t.Any, machine_id: str | None) -> str | None:
     if value is ABSENT or not _is_secret(leaf.path, value):
         return None
     value = merge_policy().normalize(leaf.path, value)
-    return url_logins.digest(json.dumps([machine_id, leaf.path, value], sort_keys=True))
+    return login_digests.digest(json.dumps([machine_id, leaf.path, value], sort_keys=True))
 
 
 def _is_secret(path: Path, value: t.Any) -> bool:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric_manager, kernel_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric_manager
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules import kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import (
     Case,

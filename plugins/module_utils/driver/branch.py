@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import sourc
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import Case, Refused, Window
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import DriverRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations as hardware_generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_driver_branches
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.nvidia_generations import Generation
 
 
@@ -46,7 +46,7 @@ def _lists_all(branch: str, window: Window) -> bool:
 
 def _last_proprietary(data: dict) -> int:
     """Return the source's last branch with proprietary modules."""
-    return int(data.get("last_proprietary", hardware_generations.LAST_PROPRIETARY_BRANCH))
+    return int(data.get("last_proprietary", nvidia_driver_branches.LAST_PROPRIETARY_BRANCH))
 
 
 def _has_flavor(case: Case, data: dict, branch: str) -> bool:
@@ -64,7 +64,7 @@ def _default_branches(case: Case, data: dict) -> list[str]:
         name
         for name in data["branches"]
         if _lists_all(name, case.window)
-        and (data.get("fixed") or hardware_generations.end_of_life(name) is None)
+        and (data.get("fixed") or nvidia_driver_branches.end_of_life(name) is None)
         and _has_flavor(case, data, name)
     ]
 
@@ -175,11 +175,11 @@ def _check_provided(case: Case, data: dict, branch: str) -> None:
 def limits_of(case: Case, branch: str, installed: str | None) -> tuple[str, list[str]]:
     """Return the first driver for the GPUs, if it limits the versions, and what the user has to know about a branch."""
     found = []
-    ended = hardware_generations.end_of_life(branch)
+    ended = nvidia_driver_branches.end_of_life(branch)
     first, gpu = case.window.first_version, case.window.first_version_gpu
     if ended is not None:
         when = f" in {ended}" if ended else ""
-        supported = " or ".join(map(str, hardware_generations.SUPPORTED_BRANCHES))
+        supported = " or ".join(map(str, nvidia_driver_branches.SUPPORTED_BRANCHES))
         found.append(
             f"branch {branch} is past its end of life: NVIDIA ended its support{when}. Supported branches: {supported}"
         )

@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files, kernel_module_loading, runfile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
+    config_files,
+    runfile,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules import kernel_module_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.lxc_guest import VARIANT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, record_of_role

@@ -12,7 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observe
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import Case, Refused, named
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import DriverRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvlink5_boards
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import gpu_health
 
@@ -38,12 +38,10 @@ def needs(case: Case) -> list[str]:
     if is_needed(case.host, case.request):
         found.append("fabric")
         # A request for the fabric manager implies switches, even if none was found.
-        requested = case.request.fabric_manager == "enabled" and any(
-            map(nvidia_generations.has_nvlink5, case.generations)
-        )
+        requested = case.request.fabric_manager == "enabled" and any(map(nvlink5_boards.has_nvlink5, case.generations))
         found += ["nvlink5"] if requested or nvidia_group(case.host)["nvlink5_switches"] else []
     imex = case.request.imex
-    multi_node = any(map(nvidia_generations.spans_machines, case.generations))
+    multi_node = any(map(nvlink5_boards.spans_machines, case.generations))
     return [*found, *(["imex"] if imex is True or (imex == "auto" and multi_node) else [])]
 
 
@@ -63,7 +61,7 @@ def services(case: Case, units: list[str]) -> tuple[list[str], list[str]]:
 
 def missing_switches(case: Case) -> list[str]:
     """Return a reason if the GPUs usually have NVSwitches, but the host shows none."""
-    gpus = gpus_with(case, nvidia_generations.has_nvlink5)
+    gpus = gpus_with(case, nvlink5_boards.has_nvlink5)
     if gpus and case.request.fabric_manager == "auto" and not is_needed(case.host, case.request):
         return [
             f"no fabric manager: {gpus} have NVLink 5, but this host has no NVSwitch (no PCI device, and no Mellanox "

@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
-    fabric_manager,
-    kernel_packages,
-    source_change_advice,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric_manager, source_change_advice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules import kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import (
     Case,
@@ -23,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_t
     Refused,
     Resolution,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvlink5_boards
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver, nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed_packages import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
@@ -301,7 +298,7 @@ def _features(case: Case, data: dict) -> tuple[list[str], list[str]]:
     found = fabric_manager.missing_switches(case)
     count = len(nvidia_group(case.host)["nvswitches"] or nvidia_group(case.host)["nvlink5_switches"])
     why = f"this host has {count} NVSwitch{'es' if count != 1 else ''}" if count else "requested"
-    multi_node = fabric_manager.gpus_with(case, nvidia_generations.spans_machines)
+    multi_node = fabric_manager.gpus_with(case, nvlink5_boards.spans_machines)
     if "imex" in needs and "imex" in available:
         why_imex = f"{multi_node} share NVLink across machines" if multi_node else "requested"
         found.append(f"IMEX: {why_imex}")

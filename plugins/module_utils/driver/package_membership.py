@@ -22,8 +22,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, pattern
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
-    installed_packages as packages_installed,
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.holds import (
+    held_packages,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import driver_package_origin, record_of_role
 
@@ -324,7 +324,7 @@ def stale_locks(host: Host, names: str | None) -> list[str]:
         for lock in host["package_state"]["held_patterns"]
         if re.search(names, lock)
         and _DRIVER_LOCK.fullmatch(lock)
-        and not any(packages_installed.lock_covers(lock, name, entry["version"]) for name, entry in packages)
+        and not any(held_packages.lock_covers(lock, name, entry["version"]) for name, entry in packages)
     ]
 
 

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key, upstream_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import dkms_commands as driver_dkms
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_packages as driver_kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice, runfile, source_change_advice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules import dkms_commands as driver_dkms
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules import (
+    kernel_packages as driver_kernel_packages,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import (
     DriverTodo,
     NoModule,

@@ -20,8 +20,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     adoption,
     config_files,
-    kernel_module_loading,
-    kernel_packages,
     lxc_guest_driver,
     package_plan,
     resolver,
@@ -30,6 +28,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import variables as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules import (
+    kernel_module_loading,
+    kernel_packages,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import (
     DriverPlan,
     DriverTodo,

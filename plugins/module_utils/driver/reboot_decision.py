@@ -9,8 +9,11 @@ import json
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files, kernel_module_loading
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_module_choice import is_trusted
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules import kernel_module_loading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules.kernel_module_choice import (
+    is_trusted,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import outdated_initramfs, secure_boot
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     adoption,
-    kernel_module_choice,
     lxc_guest_driver,
     package_choice,
     source_change_advice,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules import kernel_module_choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import Case, Refused, Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import DriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations as hardware_generations

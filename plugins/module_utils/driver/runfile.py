@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_module_loading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules import kernel_module_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import (
     DriverTodo,
     NoVersion,
     Resolution,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import DriverRequest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_driver_branches
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed_packages import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import proxy_and_logins as repository_access
@@ -129,7 +129,7 @@ def _check_not_in_use(host: Host, version: str) -> None:
 def _flavor_options(branch: int, flavor: str) -> list[str]:
     if branch >= _FIRST_WITH_TYPE:
         return [f"--kernel-module-type={flavor}"]
-    if branch >= nvidia_generations.FIRST_OPEN_BRANCH:
+    if branch >= nvidia_driver_branches.FIRST_OPEN_BRANCH:
         return ["-m=kernel-open" if flavor == "open" else "-m=kernel"]
     return []
 

@@ -11,12 +11,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
-    kernel_module_choice,
     package_choice,
     runfile,
     source_change_advice,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules import kernel_module_choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (

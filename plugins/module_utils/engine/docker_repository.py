@@ -9,7 +9,10 @@ import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    repositories_of_others,
+    role_repository,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, role_file_paths
 
 if t.TYPE_CHECKING:
@@ -53,7 +56,9 @@ def others(host: Host, data: dict[str, t.Any]) -> list[str]:
         entries = [entry for entry in host["apt"]["sources"] if entry["enabled"] and _is_apt_entry(entry, data)]
     else:
         path = re.compile(rf"docker.*/{data['release']}/{host['os']['arch']}/stable/*$", re.IGNORECASE)
-        urls = [(entry, role_repository.resolved(entry, host)) for entry in host["repositories"] if entry["enabled"]]
+        urls = [
+            (entry, repositories_of_others.resolved(entry, host)) for entry in host["repositories"] if entry["enabled"]
+        ]
         # Docker no longer updates the folder centos of a release that it builds only for another folder.
         is_frozen = "centos" not in data.get("folders", {})
         entries = [entry for entry, url in urls if path.search(url) and not (is_frozen and "/centos/" in url)]

@@ -38,6 +38,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     docker_group_users,
     image_store,
     package_plan,
+    recommended_options,
     restart_disruptions,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import plain_version, version_key
@@ -55,8 +56,6 @@ RECORD_FILE = record.state_path(record.DEFAULT_STATE_DIRECTORY, DEFAULT_PATH)
 # docker.service requires the socket.
 _SOCKET = "docker.socket"
 UNITS = {"docker": "docker.service", "containerd": "containerd.service", "podman": None}
-# Docker 25.0 introduced CDI as a feature to enable. Since 28.2 it is enabled by default.
-_CDI_IS_OPTIONAL = ((25,), (28, 2))
 
 
 @dataclasses.dataclass
@@ -147,8 +146,7 @@ def plan(
     )
     result.users, result.recorded_users = members.add, members.record
     result.problems += members.problems
-    # Packages that restart the daemon make it read its options, too.
-    config = [dataclasses.replace(one, disrupts=()) for one in config] if restarts else config
+    config = restart_disruptions.after_packages(config, restarts)
     packages_first = result.transaction.steps() if result.transaction else []
     result.steps = [
         *steps.interrupting(packages_first, restarts),
@@ -219,7 +217,7 @@ def _options(
     options = dict(request.docker_options)
     if request.docker_recommended:
         before, own = _present(host)
-        options = recommended(
+        options = recommended_options.recommended(
             options,
             version_key(result.version),
             is_swarm(host),
@@ -319,7 +317,7 @@ def _change(
 def _lost_data(
     result: EnginePlan, host: Host, before: dict[str, t.Any], after: dict[str, t.Any], hidden: tuple | None
 ) -> str | None:
-    """Return why Docker would not find its data after the change. `hidden`: see `docker_data.hidden`."""
+    """Return why Docker would not find its data after the change. `hidden`: see `docker_data_directory.hidden`."""
     if hidden and result.is_installed:
         return docker_data_directory.problem(*hidden)
     lost = docker_data_directory.remap_problem(host, before, after) if result.is_installed else None
@@ -383,36 +381,6 @@ def _present(host: Host) -> tuple[dict[str, t.Any], set[str]]:
     except DaemonConfigError:  # _config reports it
         return {}, set()
     return before, set(record.owned_keys(known, MANAGER))
-
-
-def recommended(
-    options: dict[str, t.Any],
-    version: tuple[int, ...],
-    in_swarm: bool,
-    *,
-    flags: t.Collection[str] = (),
-    before: t.Mapping[str, t.Any] | None = None,
-    own: t.Collection[str] = (),
-) -> dict[str, t.Any]:
-    """Add the options recommended for GPU hosts, unless the user, a flag of the daemon's unit or others set them.
-
-    `before`: daemon.json. `own`: the dotted names of the options that the role has set in it.
-    """
-    found, file = dict(options), before or {}
-    if not in_swarm and "live-restore" not in flags and ("live-restore" not in file or "live-restore" in own):
-        found.setdefault("live-restore", True)
-    first, last = _CDI_IS_OPTIONAL
-    present = file.get("features")
-    value = present.get("cdi") if isinstance(present, dict) else None
-    is_own = "features.cdi" in own
-    is_needed = first <= version < last and (value is None or is_own)
-    # Later versions do not need it, but its removal would need a restart.
-    is_kept = version >= last and value is True and is_own
-    if (is_needed or is_kept) and "features" not in flags:
-        features = found.get("features", {})
-        if isinstance(features, dict):
-            found["features"] = {"cdi": True, **features}
-    return found
 
 
 def _service(unit: str, services: t.Mapping[str, t.Mapping[str, t.Any]]) -> Service:

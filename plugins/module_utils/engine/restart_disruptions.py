@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import (
@@ -16,6 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexi
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 
 _POLICY = "container_engine_restart_policy"
 
@@ -45,3 +47,11 @@ def of_packages(host: Host, name: str, unit: str | None, reason: str) -> list[Di
     number = coexistence.running(host, name)
     kept = f"; its containers ({number}) keep running" if keeps and number else ""
     return [Disruption(ENGINE_RESTART, f"{reason}{kept}", target=unit, count=0 if keeps else number)]
+
+
+def after_packages(config: list[Step], restarts: t.Collection[Disruption]) -> list[Step]:
+    """Return the steps that change options, without interruptions of their own if the packages restart the daemon.
+
+    It then reads its options, too. `restarts`: what the packages interrupt.
+    """
+    return [dataclasses.replace(one, disrupts=()) for one in config] if restarts else config

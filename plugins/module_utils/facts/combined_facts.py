@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import os
-import re
-
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gpu_state as facts_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import values_missing_in_nvml
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import excluded_gpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import (
@@ -17,8 +16,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results i
     LIBRARY_NOT_FOUND,
     NvmlFailure,
 )
-
-_UUID = re.compile(r"^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 def facts(
@@ -32,7 +29,7 @@ def facts(
     known = {gpu["pci_bus_id"] for gpu in answer["gpus"]}
     # The driver does not show GPUs that its option excludes. Reading the files of a driver that hangs can block.
     unseen = [one["address"] for one in functions if one["kind"] == "gpu" and one["address"] not in known]
-    excluded = host_driver.excluded_gpus(root, [] if "timed_out_in" in answer else unseen)
+    excluded = excluded_gpus.of_loaded_module(root, [] if "timed_out_in" in answer else unseen)
     host["excluded"] = excluded
     gpus = _gpus(answer, [one for one in functions if one["address"] not in excluded], root, subsets, timeout)
     state, reason = facts_state.decide(
@@ -78,7 +75,7 @@ def _driver(answer: dict, versions: dict, gpus: list[dict], root: str, host: dic
         "next_kernel": versions["next_kernel"],
         "on_disk_version": versions["on_disk"],
         "on_disk_next_version": versions["on_disk_next"],
-        "firmware_mode": None if "timed_out_in" in answer else _firmware_mode(root, gpus),
+        "firmware_mode": None if "timed_out_in" in answer else values_missing_in_nvml.firmware_mode(root, gpus),
         "persistence_daemon": persistence_daemon_runs(root),
         "wsl": host["wsl"],
     }
@@ -91,69 +88,10 @@ def _gpus(answer: dict, functions: list[dict], root: str, subsets, timeout: floa
 
         timed_out = gpu_health.lost(f"the driver did not answer within {timeout:g} seconds ({answer['timed_out_in']})")
         gpus.append({**gpu_fields.blank(subsets), "index": len(gpus), "health": timed_out})
-    _add_missing_addresses(gpus, functions)
+    values_missing_in_nvml.add_missing_addresses(gpus, functions)
     if "timed_out_in" not in answer:  # Reading the files of a driver that hangs can block, too.
-        _add_missing_identity(gpus, root)
+        values_missing_in_nvml.add_missing_identity(gpus, root)
     nodes = {function["address"]: function["numa_node"] for function in functions}
     for gpu in gpus:
         gpu["numa_node"] = nodes.get(gpu["pci_bus_id"])
     return gpus
-
-
-def _add_missing_addresses(gpus: list[dict], functions: list[dict]) -> None:
-    """Add the PCI addresses of GPUs that NVML returns without one.
-
-    NVML lists GPUs in bus order. If the number of unassigned PCI functions equals the number of GPUs without an
-    address, they belong together in this order.
-    """
-    without_address = [gpu for gpu in gpus if gpu["pci_bus_id"] is None]
-    known = {gpu["pci_bus_id"] for gpu in gpus}
-    unassigned = [one for one in functions if one["kind"] == "gpu" and one["address"] not in known]
-    bound = [one for one in unassigned if one["kernel_driver"] == "nvidia"]
-    for candidates in (bound, unassigned):
-        if len(without_address) == len(candidates):
-            for gpu, function in zip(without_address, candidates):
-                gpu["pci_bus_id"] = function["address"]
-                gpu["pci_device_id"] = function["device_id"]
-            break
-
-
-def _add_missing_identity(gpus: list[dict], root: str) -> None:
-    """Add UUID, minor number and name from the kernel module if NVML does not return them."""
-    for gpu in gpus:
-        if gpu["pci_bus_id"] and None in (gpu["uuid"], gpu["minor"], gpu["name"]):
-            for key, value in _kernel_information(root, gpu["pci_bus_id"]).items():
-                gpu[key] = value if gpu[key] is None else gpu[key]
-
-
-def _kernel_information(root: str, address: str) -> dict:
-    """Return the UUID, minor number and name of one GPU from the kernel module."""
-    lines = (read_text(root, f"proc/driver/nvidia/gpus/{address}/information") or "").splitlines()
-    information = {key.strip(): value.strip() for key, _colon, value in (line.partition(":") for line in lines)}
-    uuid, minor = information.get("GPU UUID", ""), information.get("Device Minor", "")
-    return {
-        # The UUID consists of question marks until the first use of the GPU.
-        "uuid": uuid if _UUID.match(uuid) else None,
-        "minor": int(minor) if minor.isdigit() else None,
-        "name": information.get("Model") or None,
-    }
-
-
-def _firmware_mode(root: str, gpus: list[dict]) -> str | None:
-    """Return whether the GPUs run the driver's firmware (gsp), from NVML or else from the kernel module."""
-    enabled = [gpu["gsp_firmware_enabled"] for gpu in gpus if gpu.get("gsp_firmware_enabled") is not None]
-    if not enabled:
-        directory = os.path.join(root, "proc/driver/nvidia/gpus")
-        try:
-            addresses = sorted(os.listdir(directory))
-        except OSError:
-            return None
-        for address in addresses:
-            match = re.search(
-                r"^GPU Firmware:\s*(\S+)", read_text(directory, f"{address}/information") or "", re.MULTILINE
-            )
-            if match:
-                enabled.append(match.group(1) != "N/A")
-    if not enabled:
-        return None
-    return "mixed" if len(set(enabled)) == 2 else "gsp" if enabled[0] else "none"

@@ -9,10 +9,11 @@ This file imports nothing from Ansible, because that import takes longer than re
 from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import option_limits as base_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather, gather_subset_option
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import missing_pynvml
 
 OPTIONS = {
-    "gather_subset": {"type": "list", "elements": "str", "default": list(gather.DEFAULT_SUBSETS)},
+    "gather_subset": {"type": "list", "elements": "str", "default": list(gather_subset_option.DEFAULT_SUBSETS)},
     "timeout": {"type": "float", "default": 10},
     "driver_root": {"type": "path"},
     "_nvml_binding_path": {"type": "path"},
@@ -30,15 +31,15 @@ def result(options: dict, run) -> dict:
         return {"failed": True, "msg": fault}
     try:
         gathered = gather.gather(
-            gather.choose_subsets(options["gather_subset"]),
+            gather_subset_option.choose_subsets(options["gather_subset"]),
             run=run,
             timeout=timeout,
             binding_path=options["_nvml_binding_path"],
             driver_root=driver_root,
         )
-    except gather.SubsetError as error:
+    except gather_subset_option.SubsetError as error:
         return {"failed": True, "msg": str(error)}
-    except gather.BindingMissing as error:
+    except missing_pynvml.BindingMissing as error:
         return {"failed": True, **error.result()}
     binding = gathered["binding"] or {}
     return {

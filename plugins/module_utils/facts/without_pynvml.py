@@ -11,8 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import combined_facts, gather, gpu_state, module_call
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_copy
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import (
+    combined_facts,
+    gather,
+    gather_subset_option,
+    gpu_state,
+    module_call,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_kept_until_boot
 
 
 class _NoQuery:
@@ -32,13 +38,13 @@ def result(options: dict, run, missing: dict) -> dict:
     `missing` is the failed result of a call without pynvml. An action plugin sees `nvml_binding_missing`, and calls the
     module again with the controller's pynvml.
     """
-    kept = None if options["_nvml_binding_path"] else pynvml_copy.remembered()
+    kept = None if options["_nvml_binding_path"] else pynvml_kept_until_boot.remembered()
     if kept is not None:
         found = module_call.result({**options, "_nvml_binding_path": kept}, run)
         if not found.get("nvml_binding_missing"):
             return found
     facts = gather.gather(
-        gather.choose_subsets(options["gather_subset"]),
+        gather_subset_option.choose_subsets(options["gather_subset"]),
         run=run,
         timeout=options["timeout"],
         driver_root=options["driver_root"],

@@ -22,15 +22,19 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import resta
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import node_distribution, runtime_placement
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_toml, docker_runtime
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import drop_in
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import (
+    other_configuration_owners,
+    vendor_runtimes,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import registration_and_removal as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.cri_changes import CriChange, CriPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor import TomlError
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
 ROLE = "gaudi_driver"
-PACKAGE, CRI_RUNTIME = drop_in.HABANA_PACKAGE, drop_in.HABANA
+PACKAGE, CRI_RUNTIME = vendor_runtimes.HABANA_PACKAGE, vendor_runtimes.HABANA
 RUNTIME = docker_runtime.DockerRuntime(ROLE, CRI_RUNTIME.name, CRI_RUNTIME.path)
 # Intel advisory INTEL-SA-01489.
 FLOOR, CVE = (1, 24, 0), "CVE-2026-32677"
@@ -66,7 +70,7 @@ class GaudiRuntime:
     """
 
     options: dict[str, Any] | None = None
-    cri: list[cri_plan.CriChange] = dataclasses.field(default_factory=list)
+    cri: list[CriChange] = dataclasses.field(default_factory=list)
     files: dict[str, str | None] = dataclasses.field(default_factory=dict)
     changes: list[str] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
@@ -190,7 +194,7 @@ def _cri(host: Host, result: GaudiRuntime, engines: Mapping[str, str | None], re
     _take(result, cri_plan.plan(host, engines, CRI_RUNTIME, default_runtime=False, restart_policy=restart_policy))
 
 
-def _take(result: GaudiRuntime, found: cri_plan.CriPlan) -> None:
+def _take(result: GaudiRuntime, found: CriPlan) -> None:
     result.cri += found.engines
     result.changes += found.changes
     result.reasons += found.reasons
@@ -239,6 +243,13 @@ def _write(host: Host, result: GaudiRuntime, path: str, text: str | None) -> Non
     if observed_files.content(host, path) != text:
         result.files[path] = text
         result.changes.append(f"{'remove' if text is None else 'write'} {path}")
+
+
+def with_unpackaged_containerd(host: Host, engines: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return the engines that the runtime is registered in, with a containerd that no package installed."""
+    if "containerd" in engines or not other_configuration_owners.has_unpackaged_containerd(host):
+        return dict(engines)
+    return {**engines, "containerd": None}
 
 
 def _has_docker(host: Host) -> bool:

@@ -10,14 +10,12 @@ from collections.abc import Mapping
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import variables as engine_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import habana_runtime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import drain_reason, habana_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import plan as gaudi_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver import variables as gaudi_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     device_holders,
@@ -32,9 +30,8 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     """Return the plan of the part, which is empty on hosts without Gaudi accelerators."""
     request = gaudi_request.read(context.values.get(_ROLE, {}))
     engine = engine_request.read(context.values.get("container_engine", {}))
-    engines = engine_versions(context.host, engine, outcomes.engine(parts))
-    if cri_plan.has_unpackaged_containerd(context.host):
-        engines.setdefault("containerd", None)
+    installed = engine_versions(context.host, engine, outcomes.engine(parts))
+    engines = habana_runtime.with_unpackaged_containerd(context.host, installed)
     host, held = device_holders.after_drain(context.host, "gaudi", drains=context.drains)
     result = gaudi_plan.plan(
         host,
@@ -47,9 +44,7 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     )
     # An engine that this run installs exists only afterwards.
     is_new_engine = outcomes.engine(parts).installs and request.container_runtime
-    replaces = role_packages.replaces(context.host, result.transaction, lambda name: _is_driver(name, request))
-    # The vendor does not publish what the scripts of its packages do, so a removal counts, too.
-    changes_driver = result.acts and (replaces or bool(result.packages))
+    changes_driver = drain_reason.changes_driver(context.host, request, result)
     part = shared_plan.part(
         _ROLE,
         result,
@@ -62,12 +57,6 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         # Both parts change the root file of containerd, so the second one needs what the first one has written.
         part = dataclasses.replace(part, plans_again=True)
     return device_holders.in_drain(part, held, "accelerators", changes_driver=changes_driver)
-
-
-def _is_driver(package: str, request: gaudi_request.GaudiDriverRequest) -> bool:
-    """Return whether a package has the driver or the firmware. The runtime of containers is no part of the driver."""
-    is_vendors = package.startswith("habanalabs") and package != habana_runtime.PACKAGE
-    return is_vendors or package == request.driver_package
 
 
 PART = Declaration(

@@ -13,7 +13,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    repositories_of_others,
+    role_repository,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 if TYPE_CHECKING:
@@ -66,7 +69,7 @@ def problem(host: Host, request: GaudiDriverRequest, platform: Mapping[str, Any]
             f"not known here. Read it with 'dnf list --available \"habanalabs*\"' on a host with the repository "
             f"{address(host, request, data)}, and set it."
         )
-    if not request.key_fingerprint and not role_repository.others(host, NAME, _PATTERN):
+    if not request.key_fingerprint and not repositories_of_others.others(host, NAME, _PATTERN):
         url = key(host, request, data)
         return (
             f"{role}_key_fingerprint is not set, and no published fingerprint of the vendor's key is known. On a "
@@ -81,7 +84,7 @@ _PATTERN = r"/artifactory/(debian|rhel/[^/]+/[^/]+)/*$"
 
 def define(host: Host, request: GaudiDriverRequest, platform: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the options of module package_transaction, or None if a file of another tool has the repository."""
-    if role_repository.others(host, NAME, _PATTERN):
+    if repositories_of_others.others(host, NAME, _PATTERN):
         return None
     is_apt = host["os"]["package_manager"] == "apt"
     url = address(host, request, platform)

@@ -39,23 +39,6 @@ BLACKWELL = Generation("Blackwell", True, False, 570, None)
 BLACKWELL_ULTRA = BLACKWELL._replace(name="Blackwell Ultra", first_branch=580)
 NEWER = BLACKWELL_ULTRA._replace(name="newer than all known generations")
 
-# The first branch with open kernel modules.
-FIRST_OPEN_BRANCH = 515
-# Branches 620 and later contain only the open modules, from every source.
-LAST_PROPRIETARY_BRANCH = 615
-
-# NVIDIA supports 580 until June 2028 and 595 until March 2027. The support of all other branches up to 610 has ended;
-# the month is given if it is known. Sources: docs.nvidia.com, "Supported Drivers and CUDA Toolkit Versions" for R615
-# (535, 580, 595, 610) and for R580 (570; branches that the table lacks have ended). No source has the dates of 615 and
-# newer.
-SUPPORTED_BRANCHES = (580, 595)
-_LAST_ENDED = 610
-_ENDED = {535: "June 2026", 570: "February 2026", 610: "August 2026"}
-
-# Boards with NVLink 5 switches, which a subnet manager controls: B200, B300, GB200 and GB300.
-_NVLINK5 = (0x2901, 0x2909, 0x3182, 0x2941, 0x31C2, 0x31C3)
-# Boards whose NVLink also connects other machines: GB200 and GB300.
-_ACROSS_MACHINES = (0x2941, 0x31C2, 0x31C3)
 
 _B200 = BLACKWELL._replace(first_version="570.86.15")
 _GB200 = BLACKWELL._replace(first_version="570.123.01")
@@ -110,19 +93,3 @@ def of(device_id: str | int) -> Generation:
     if number in _EXCEPTIONS:
         return _EXCEPTIONS[number]
     return next(generation for first, generation in reversed(_BLOCKS) if number >= first)
-
-
-def end_of_life(branch: str | None) -> str | None:
-    """Return the month in which NVIDIA's support of a branch ended: empty if unknown, None if it has not ended."""
-    number = int(branch or _LAST_ENDED + 1)
-    return None if number in SUPPORTED_BRANCHES or number > _LAST_ENDED else _ENDED.get(number, "")
-
-
-def has_nvlink5(device_id: str) -> bool:
-    """Return whether a GPU is on a board with NVLink 5 switches."""
-    return int(device_id, 16) in _NVLINK5
-
-
-def spans_machines(device_id: str) -> bool:
-    """Return whether NVLink connects a GPU to GPUs of other machines, which requires IMEX."""
-    return int(device_id, 16) in _ACROSS_MACHINES

@@ -12,7 +12,7 @@ import glob
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
@@ -58,8 +58,6 @@ _OTHER_MODULES = ("-uvm", "-drm", "-modeset", "-peermem", "-fs")
 _REDIRECT = re.compile(r"^\s*(?:install\s+nvidia\s.*?-i\s+|alias\s+nvidia\s+)(nvidia[\w-]*)", re.MULTILINE)
 _MAX_LINKS = 40
 _FIELDS: dict = {}
-# Branches before 455 have the older word.
-_EXCLUDED = re.compile(r"^GPU (?:Excluded|Blacklisted):\s*Yes\b", re.MULTILINE)
 
 
 def read(root: str = "/", run: Run | None = None, kernel: str | None = None) -> dict:
@@ -90,15 +88,6 @@ def loaded_and_library(root: str = "/") -> dict:
         "library": library_version(root, path),
         "library_path": path,
     }
-
-
-def excluded_gpus(root: str, addresses: Iterable[str]) -> list[str]:
-    """Return the GPUs that the loaded module does not use because its option NVreg_ExcludedGpus names them."""
-    return [
-        address
-        for address in addresses
-        if _EXCLUDED.search(read_text(root, f"/proc/driver/nvidia/gpus/{address}/information") or "")
-    ]
 
 
 def loaded_module(root: str = "/") -> tuple[str | None, str | None]:

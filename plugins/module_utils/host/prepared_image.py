@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-import time
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import exists, listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import cloud_init
 
 _CLOUDS = {
     "aws": "Amazon EC2",
@@ -41,9 +40,6 @@ _FRAMEWORKS = ("pytorch", "tensorflow")
 # A Deep Learning AMI mounts the local NVMe disks here.
 NVME = "/opt/dlami/nvme"
 _INSTANCE_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
-_CLOUD_INIT = "/run/cloud-init"
-_CLOUD_INIT_RESULT = f"{_CLOUD_INIT}/result.json"
-_CLOUD_INIT_UNIT = re.compile(r"/cloud-(?:init(?:-local|-main|-network)?|config|final)\.service(?:/|$)", re.MULTILINE)
 
 
 def read(root: str) -> dict:
@@ -64,7 +60,7 @@ def read(root: str) -> dict:
         "cuda": _cuda(root),
         "efa": _efa(root),
         "nvme": NVME if _is_mounted(root, NVME) else None,
-        "cloud_init": cloud_init(root),
+        "cloud_init": cloud_init.read(root),
     }
     for kind, paths in _IMAGE_PATHS.items():
         evidence = [path for path in paths if exists(root, path)]
@@ -101,28 +97,3 @@ def _efa(root: str) -> str | None:
 def _is_mounted(root: str, directory: str) -> bool:
     mounts = (line.split(" ") for line in (read_text(root, "/proc/self/mounts") or "").splitlines())
     return any(len(fields) > 1 and fields[1] == directory for fields in mounts)
-
-
-def cloud_init(root: str) -> dict:
-    """Return the `state` of cloud-init (`absent`, `running`, `parent`, `done`) in this boot, and its `errors`.
-
-    `parent`: cloud-init runs this program, so it cannot finish before.
-    """
-    text = read_text(root, _CLOUD_INIT_RESULT)
-    if text is None:
-        if not exists(root, f"{_CLOUD_INIT}/status.json") or exists(root, f"{_CLOUD_INIT}/disabled"):
-            return {"state": "absent", "errors": []}
-        is_parent = _CLOUD_INIT_UNIT.search(read_text(root, "/proc/self/cgroup") or "")
-        return {"state": "parent" if is_parent else "running", "errors": []}
-    try:
-        errors = json.loads(text)["v1"]["errors"]
-    except (ValueError, KeyError, TypeError):
-        errors = []
-    return {"state": "done", "errors": [str(error) for error in errors] if isinstance(errors, list) else []}
-
-
-def wait_for_cloud_init(root: str, seconds: float) -> None:
-    """Return once cloud-init has finished, or after this time."""
-    end = time.monotonic() + seconds
-    while cloud_init(root)["state"] == "running" and time.monotonic() < end:
-        time.sleep(min(1.0, max(0.0, end - time.monotonic())))

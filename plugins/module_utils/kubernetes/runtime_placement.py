@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import toml_reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.distribution_paths import (
     K0S,
     K0S_DROP_IN,
@@ -101,26 +99,3 @@ def placement(node: KubernetesNode, vendor: str) -> RuntimePlacement:
             stops="the kubelet" + (" and the API server of this node" if is_server else ""),
         )
     return RuntimePlacement(ENGINE, f"{node.title} uses the engine of the host, which imports drop-ins")
-
-
-def registered_program(tree: t.Mapping[str, t.Any], runtime: str) -> str | None:
-    """Return the program of a runtime in a generated configuration, or None if it is not registered."""
-    for table in _tables(tree):
-        found = toml_reader.get(table, "runtimes", runtime)
-        if isinstance(found, dict):
-            return str(toml_reader.get(found, "options", "BinaryName") or runtime)
-    return None
-
-
-def default_name(tree: t.Mapping[str, t.Any]) -> str | None:
-    """Return the name of the default runtime in a generated configuration."""
-    return next(
-        (str(table["default_runtime_name"]) for table in _tables(tree) if "default_runtime_name" in table), None
-    )
-
-
-def _tables(tree: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:
-    """Return the tables of containerd's CRI plugin that have runtimes."""
-    plugins = tree.get("plugins")
-    found = [toml_reader.get(table, "containerd") for table in (plugins.values() if isinstance(plugins, dict) else ())]
-    return [table for table in found if isinstance(table, dict)]

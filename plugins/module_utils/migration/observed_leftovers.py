@@ -23,7 +23,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading i
     read_text,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import systemd_units
-from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import docker_volume_database, old_keys, traces
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import (
+    docker_volume_database,
+    expired_copies_of_apt_key,
+    traces,
+)
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import NvidiaDocker
@@ -61,7 +65,7 @@ def read(root: str, docker: str, run: Run) -> NvidiaDocker:
         "answers": any(answers(os.path.join(root, path.lstrip("/"))) for path in SOCKETS),
         "volumes": _volumes(database) if DRIVER.encode() in database else [],
         "containers": _containers(place),
-        "keys": old_keys.read(root, time.time()),
+        "keys": expired_copies_of_apt_key.read(root, time.time()),
         "saved": traces.saved(root),
         "copies": {path: state for path in KEPT if (state := _copy_state(root, path))},
     }

@@ -19,8 +19,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading i
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import file_replacement, json_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import (
+    expired_copies_of_apt_key,
     observed_leftovers,
-    old_keys,
     old_runtime_entry,
     old_sources,
     volume_plugin_stub,
@@ -241,7 +241,7 @@ class Migrator:
         data = read_bytes(self._root, step["path"], _LARGEST)
         if data is None:
             return False
-        kept = old_keys.without(data)
+        kept = expired_copies_of_apt_key.without(data)
         if not self._check and kept:
             place = os.path.realpath(self._full(step["path"]))
             state = os.stat(place)

@@ -92,6 +92,13 @@ def plan(host: Host, request: NeuronDriverRequest) -> NeuronHook:
     return result
 
 
+def has_docker(host: Host, planned: str | None) -> bool:
+    """Return whether the host has Docker, or gets it in this run. `planned`: the engine of role container_engine."""
+    service = host["services"].get("docker.service") or {}
+    is_there = bool(host["engines"]["docker"]["package"]) or service.get("load_state") == "loaded"
+    return is_there or planned == "docker"
+
+
 def problems_without_docker(request: NeuronDriverRequest, *, has_docker: bool) -> list[str]:
     """Return what to correct if Docker is neither installed nor will be. Another engine has no such runtime."""
     if not request.oci_hook or has_docker:

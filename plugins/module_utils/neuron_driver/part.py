@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import DRIVER_RELOAD, Disruption
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import drain_reason, oci_hook
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import plan as neuron_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import variables as neuron_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.supported_versions import DKMS, ROLE
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.supported_versions import ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
@@ -36,36 +34,20 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         data,
         context.versions,
         context.accelerator_program,
-        has_docker=_has_docker(context.host) or engine.name == "docker",
+        has_docker=oci_hook.has_docker(context.host, engine.name),
     )
     # An engine that this run installs exists only afterwards.
     is_new_engine = engine.installs and request.oci_hook
-    replaces = role_packages.replaces(context.host, result.transaction, DKMS.__eq__)
-    changes_driver = result.acts and (replaces or bool(result.unload))
+    changes_driver = drain_reason.changes_driver(context.host, result)
     part = shared_plan.part(
         ROLE,
         result,
         removes=request.state == "absent",
         download_timeout=request.download_timeout,
         waits_for_engine=is_new_engine,
-        disruptions=_disruptions(context.host) if changes_driver else [],
+        disruptions=drain_reason.disruptions(context.host) if changes_driver else [],
     )
     return device_holders.in_drain(part, held, "chips", changes_driver=changes_driver)
-
-
-def _has_docker(host: Mapping[str, Any]) -> bool:
-    service = host["services"].get("docker.service") or {}
-    return bool(host["engines"]["docker"]["package"]) or service.get("load_state") == "loaded"
-
-
-def _disruptions(host: Mapping[str, Any]) -> list[Disruption]:
-    """Return what a change of the packages interrupts: their scripts unload the driver."""
-    module = (host["accelerators"]["neuron"] or {}).get("module") or {}
-    if not module.get("loaded"):
-        return []
-    users = tuple(device_holders.holders(host, "neuron"))
-    reason = f"AWS's packages unload driver {module.get('version') or 'neuron'}"
-    return [Disruption(DRIVER_RELOAD, reason, count=len(users), names=users)]
 
 
 PART = Declaration(

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.supported_versions import ROLE
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    repositories_of_others,
+    role_repository,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ def address(host: Host, request: NeuronDriverRequest) -> str:
 
 def has_other(host: Host) -> bool:
     """Return whether another file has the repository."""
-    return bool(role_repository.others(host, owned.NEURON_REPOSITORY_ID, _PATTERN))
+    return bool(repositories_of_others.others(host, owned.NEURON_REPOSITORY_ID, _PATTERN))
 
 
 def problem(host: Host, request: NeuronDriverRequest, platform: Mapping[str, Any] | None) -> str | None:

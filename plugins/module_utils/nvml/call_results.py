@@ -48,7 +48,6 @@ UNKNOWN = 999
 _NOT_AVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 # An upper bound: one pebibyte is far more than the memory of any GPU.
 MOST_BYTES = 1 << 50
-MEBIBYTE = 1 << 20
 MOST_GPUS = 1024
 _EMPTY_TEXTS = ("", "N/A", "[N/A]", "[Not Supported]", "[Unknown Error]")
 
@@ -67,21 +66,6 @@ class NvmlFailure(Exception):
         """Return the failure for a return code."""
         name = CODES.get(code, str(code))
         return cls(code, name, text or name.replace("_", " ").capitalize())
-
-
-NO_BINDING = "An NVIDIA driver is installed, but pynvml is not available to read the GPUs"
-
-
-class BindingMissing(Exception):
-    """Neither the host nor the module call has a usable pynvml."""
-
-    def result(self) -> dict:
-        """Return a module result that lets the action plugin send the controller's pynvml."""
-        return {
-            "msg": f"{NO_BINDING}: {self}. Install python3-pynvml or nvidia-ml-py on the host, or nvidia-ml-py on the "
-            "controller.",
-            "nvml_binding_missing": True,
-        }
 
 
 def number(value, most: float | None = None):
@@ -128,9 +112,3 @@ def scaled(value, divisor: int) -> float | None:
     """Convert a number to another unit, for example milliwatts to watts."""
     value = number(value)
     return None if value is None else round(value / divisor, 2)
-
-
-def mebibytes(value, *, up: bool = False) -> int | None:
-    """Convert bytes to whole MiB. As nvidia-smi does, round free and reserved memory up and the rest down."""
-    value = number(value, most=MOST_BYTES)
-    return None if value is None else (int(value) + (MEBIBYTE - 1 if up else 0)) // MEBIBYTE

@@ -19,7 +19,8 @@ import sys
 import types
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import library as nvml_library
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import BindingMissing, NvmlFailure
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import NvmlFailure
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.missing_pynvml import BindingMissing
 
 _PR_SET_PDEATHSIG = 1
 _SIGKILL = 9  # The module signal loads slowly.
@@ -67,10 +68,11 @@ def _read_all(send, started, subsets, binding_path: str | None) -> None:
     started("loading pynvml")
     _defer_ctypes_util()
     from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_calls as nvml_session  # noqa: PLC0415
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_host_or_controller  # noqa: PLC0415
 
-    binding = nvml_session.load_binding(binding_path)
+    binding = pynvml_host_or_controller.load_binding(binding_path)
     origin = "controller" if binding_path and binding.__file__.startswith(binding_path) else "host"
-    send(binding={"origin": origin, "version": nvml_session.binding_version(binding.__file__)})
+    send(binding={"origin": origin, "version": pynvml_host_or_controller.binding_version(binding.__file__)})
     started("loading the readers of GPU facts")
     from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import gpu_fields  # noqa: F401, PLC0415
 

@@ -8,7 +8,15 @@ A field that the product, the driver or the binding does not support is None. A 
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import activity, gpu_health, links, memory, mig
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import (
+    gpu_health,
+    memory,
+    memory_errors,
+    mig,
+    pcie_nvlink_fabric,
+    power_clocks_temperature,
+    utilization_and_processes,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import (
     NvmlFailure,
     choice,
@@ -17,7 +25,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results i
     number,
     text,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.handle import FirmwareVersion, Handle
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.handle import Handle
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.structures import FirmwareVersion
 
 ARCHITECTURES = {
     2: "kepler",
@@ -91,7 +100,7 @@ def read_gpu(nvml, index: int, subsets=()) -> dict:
         facts["mig"] = mig.read_details(gpu, facts["mig"])
     indicators = _health_indicators(gpu)
     if "nvlink" in subsets:  # The subset has made the calls, which are too many for every run.
-        indicators["switch_links"] = links.switch_links(gpu)
+        indicators["switch_links"] = pcie_nvlink_fabric.switch_links(gpu)
     facts["health"] = gpu_health.judge(indicators, list(gpu.failures.values()))
     return facts
 
@@ -119,12 +128,12 @@ class _NothingSupported:
 def _basic(gpu: Handle) -> dict:
     pci = gpu.first_answer("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo")
     capability = _compute_capability(gpu)
-    device_id, _vendor_id = links.pci_id(pci, "pciDeviceId")
+    device_id, _vendor_id = pcie_nvlink_fabric.pci_id(pci, "pciDeviceId")
     return {
         "minor": number(gpu.call("nvmlDeviceGetMinorNumber")),
         "uuid": text(gpu.call("nvmlDeviceGetUUID")),
         "name": text(gpu.call("nvmlDeviceGetName")),
-        "pci_bus_id": links.pci_bus_id(pci),
+        "pci_bus_id": pcie_nvlink_fabric.pci_bus_id(pci),
         "pci_device_id": device_id,
         "numa_node": None,
         "architecture": _architecture(gpu, capability),
@@ -194,30 +203,30 @@ def _health_indicators(gpu: Handle) -> dict:
         "uuid_failure": str(uuid_failure) if uuid_failure else None,
         "recovery_action": _recovery_action(gpu),
         "retired_pages_pending": flag(gpu.call("nvmlDeviceGetRetiredPagesPendingStatus")),
-        "remapped_rows": memory.remapped_rows(gpu),
+        "remapped_rows": memory_errors.remapped_rows(gpu),
         "uncorrected_errors": number(gpu.call("nvmlDeviceGetTotalEccErrors", 1, 0)),
-        "sram_threshold_exceeded": memory.sram_threshold_exceeded(gpu),
-        "pcie": links.pcie_generation(gpu),
-        "performance_state": activity.performance_state(gpu),
+        "sram_threshold_exceeded": memory_errors.sram_threshold_exceeded(gpu),
+        "pcie": pcie_nvlink_fabric.pcie_generation(gpu),
+        "performance_state": power_clocks_temperature.performance_state(gpu),
         "gpu_percent": number(member(rates, "gpu"), most=100),
-        "throttle_reasons": activity.throttle_reasons(gpu),
-        "fabric": {**links.fabric_state(gpu), **links.fabric_quality(gpu)},
+        "throttle_reasons": power_clocks_temperature.throttle_reasons(gpu),
+        "fabric": {**pcie_nvlink_fabric.fabric_state(gpu), **pcie_nvlink_fabric.fabric_quality(gpu)},
     }
 
 
 _READERS = {
     "identity": _identity,
-    "pci": links.read_pci,
+    "pci": pcie_nvlink_fabric.read_pci,
     "memory": memory.read_details,
-    "ecc": memory.read_ecc,
-    "power": activity.read_power,
-    "clocks": activity.read_clocks,
-    "temperature": activity.read_temperature,
-    "utilization": activity.read_utilization,
-    "nvlink": links.read_nvlink,
-    "fabric": links.read_fabric,
-    "processes": activity.read_processes,
-    "throughput": links.read_throughput,
+    "ecc": memory_errors.read_ecc,
+    "power": power_clocks_temperature.read_power,
+    "clocks": power_clocks_temperature.read_clocks,
+    "temperature": power_clocks_temperature.read_temperature,
+    "utilization": utilization_and_processes.read_utilization,
+    "nvlink": pcie_nvlink_fabric.read_nvlink,
+    "fabric": pcie_nvlink_fabric.read_fabric,
+    "processes": utilization_and_processes.read_processes,
+    "throughput": pcie_nvlink_fabric.read_throughput,
 }
 
 SUBSETS = ("min", *_READERS, "mig")

@@ -7,52 +7,10 @@ from __future__ import annotations
 
 import ctypes
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import NvmlFailure, flag, number
-
-MAX_MIG_DEVICES = 64
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import NvmlFailure, flag
 
 # By nvmlValueType_t: double, unsigned int, unsigned long, unsigned long long, signed long long, signed int, short.
 _FIELD_VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-_SRAM_COUNTERS = (
-    "aggregateUncParity",
-    "aggregateUncSecDed",
-    "aggregateCor",
-    "volatileUncParity",
-    "volatileUncSecDed",
-    "volatileCor",
-    "aggregateUncBucketL2",
-    "aggregateUncBucketSm",
-    "aggregateUncBucketPcie",
-    "aggregateUncBucketMcu",
-    "aggregateUncBucketOther",
-)
-
-
-class FabricInfoV1(ctypes.Structure):
-    _fields_ = (
-        ("clusterUuid", ctypes.c_uint8 * 16),
-        ("status", ctypes.c_uint),
-        ("cliqueId", ctypes.c_uint32),
-        ("state", ctypes.c_uint),
-    )
-
-
-class FabricInfoV2(ctypes.Structure):
-    VERSION = 2
-    _fields_ = (("version", ctypes.c_uint), *FabricInfoV1._fields_, ("healthMask", ctypes.c_uint32))
-
-
-class SramErrorStatus(ctypes.Structure):
-    VERSION = 1
-    _fields_ = (
-        ("version", ctypes.c_uint),
-        *((name, ctypes.c_ulonglong) for name in _SRAM_COUNTERS),
-        ("bThresholdExceeded", ctypes.c_uint),
-    )
-
-
-class FirmwareVersion(ctypes.Structure):
-    _fields_ = (("value", ctypes.c_char * 64),)
 
 
 class Handle:
@@ -62,7 +20,7 @@ class Handle:
         self._nvml = nvml
         self._handle = handle
         self._answers: dict[tuple, object] = {}
-        self._mig_devices: list[tuple[int, Handle]] | None = None
+        self._devices: dict[tuple, Handle | None] = {}
         self.failures: dict[str, NvmlFailure] = {}
 
     def call(self, name: str, *arguments):
@@ -93,7 +51,7 @@ class Handle:
         return tuple(answer) if isinstance(answer, (list, tuple)) and len(answer) == 2 else (None, None)
 
     def read_struct(self, name: str, kind: type):
-        """Let a call fill a structure of this file. Older bindings lack these structures or define them wrongly."""
+        """Let a call fill a structure of structures.py. Older bindings lack these structures or define them wrongly."""
         key = (name, kind)
         if key not in self._answers:
             struct = kind()
@@ -112,7 +70,7 @@ class Handle:
             if value.nvmlReturn != 0:
                 self.failures[f"field {field_id}"] = NvmlFailure.of(value.nvmlReturn)
                 return None
-            # Older bindings have no signed int. `_margin` in activity.py converts the value.
+            # Older bindings have no signed int. `_margin` in power_clocks_temperature.py converts the value.
             return getattr(value.value, kind if hasattr(value.value, kind) else "uiVal")
         except (AttributeError, IndexError, TypeError):
             return None
@@ -123,13 +81,13 @@ class Handle:
         outputs = (ctypes.byref(enabled), ctypes.byref(by_default))
         return flag(enabled.value) if self._call("nvmlDeviceGetGspFirmwareMode", outputs) is not None else None
 
-    def mig_devices(self) -> list[tuple[int, Handle]]:
-        """Return the MIG devices with their slots. Slots can be empty after a device was destroyed."""
-        if self._mig_devices is None:
-            most = number(self.call("nvmlDeviceGetMaxMigDeviceCount"), most=MAX_MIG_DEVICES) or 0
-            handles = ((slot, self.call("nvmlDeviceGetMigDeviceHandleByIndex", slot)) for slot in range(most))
-            self._mig_devices = [(slot, Handle(self._nvml, handle)) for slot, handle in handles if handle is not None]
-        return self._mig_devices
+    def device(self, name: str, *arguments) -> Handle | None:
+        """Return the handle of another device, such as a MIG device, from a call. Return None if the call fails."""
+        key = (name, *arguments)
+        if key not in self._devices:
+            handle = self.call(name, *arguments)
+            self._devices[key] = None if handle is None else Handle(self._nvml, handle)
+        return self._devices[key]
 
     def constant(self, name: str):
         return self._nvml.constant(name)

@@ -16,7 +16,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results i
     number,
     text,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.handle import MAX_MIG_DEVICES, Handle
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.handle import Handle
+
+MAX_MIG_DEVICES = 64
 
 _PROFILE_IN_NAME = re.compile(r"\bMIG\s+((?:\d+c\.)?\d+g\.\d+gb\S*)", re.IGNORECASE)
 
@@ -27,18 +29,25 @@ def read_mig(gpu: Handle) -> dict:
     return {
         "enabled": current,
         "pending": pending,
-        "devices": [_device(slot, mig, gpu) for slot, mig in gpu.mig_devices()] if current else [],
+        "devices": [_device(slot, mig, gpu) for slot, mig in _devices_in_slots(gpu)] if current else [],
     }
 
 
 def read_details(gpu: Handle, mig: dict) -> dict:
     """Add the maximum number of MIG devices, and the engines and memory use of each device."""
-    children = dict(gpu.mig_devices()) if mig["devices"] else {}
+    children = dict(_devices_in_slots(gpu)) if mig["devices"] else {}
     return {
         **mig,
         "devices": [{**device, **_device_details(children[device["index"]])} for device in mig["devices"]],
         "devices_max": number(gpu.call("nvmlDeviceGetMaxMigDeviceCount"), most=MAX_MIG_DEVICES),
     }
+
+
+def _devices_in_slots(gpu: Handle) -> list[tuple[int, Handle]]:
+    """Return the MIG devices with their slots. Slots can be empty after a device was destroyed."""
+    most = number(gpu.call("nvmlDeviceGetMaxMigDeviceCount"), most=MAX_MIG_DEVICES) or 0
+    devices = ((slot, gpu.device("nvmlDeviceGetMigDeviceHandleByIndex", slot)) for slot in range(most))
+    return [(slot, mig) for slot, mig in devices if mig is not None]
 
 
 def _device(slot: int, mig: Handle, gpu: Handle) -> dict:

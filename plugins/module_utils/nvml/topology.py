@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import number, text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.links import nvlink_peers
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pcie_nvlink_fabric import nvlink_peers
 
 # The names of `nvidia-smi topo -m` for NVML's levels. "internal" means the same board.
 RELATIONS = {0: "internal", 10: "pix", 20: "pxb", 30: "phb", 40: "node", 50: "sys"}

@@ -13,9 +13,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import prepared_image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import cloud_init
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dpkg_state
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host, VolumePrediction
@@ -86,9 +86,9 @@ def observe(
         )
 
     # While cloud-init runs, it can still install packages and write files, so that even a prediction would be wrong.
-    prepared_image.wait_for_cloud_init("/", options["cloud_init_timeout"])
+    cloud_init.wait("/", options["cloud_init_timeout"])
     if not check_mode:
-        installed_packages.wait_until_free("/", options["package_lock_timeout"])
+        dpkg_state.wait_until_free("/", options["package_lock_timeout"])
     system = os.uname()
     return observation.observe(
         root="/",

@@ -8,16 +8,17 @@ This reads files and runs a few local programs. It never uses the network.
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import os
 from typing import TYPE_CHECKING, Callable, cast
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_bytes, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import directories as cdi_directories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_specification_nodes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import observed_host_nodes, stale_driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import (
+    observed_host_nodes,
+    observed_specifications,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import secret_masking
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     docker_data_directory,
@@ -39,17 +40,25 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platfor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot as host_secure_boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import systemd_units as host_services
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import traces as migration_traces
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import container_engines as observe_engines
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import (
-    accelerator_records,
+    container_names_from_docker,
     containerd_and_crio_files,
     declared_places,
-    device_holder_containers,
-    nvidia_devices,
+    file_contents,
+    loaded_kernel_modules,
+    nouveau_and_nova,
+    nvidia_gpu_holders,
+    nvidia_hardware,
     nvidia_runtimes,
     package_origins,
     repositories,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import container_engines as observe_engines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe.amd_gaudi_neuron import (
+    accelerator_records,
+    cdi_specifications,
+    render_and_video_groups,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, role_file_paths
@@ -71,7 +80,6 @@ FILES = (
     owned.DRAIN_RECORD,
     owned.ADOPTION_REPORT,
 )
-_LARGEST_PROGRAM = 8 * 1024 * 1024
 _PACKAGE_STATE = ("held_patterns", "unfinished", "interrupted", "busy", "config_files")
 
 
@@ -116,7 +124,7 @@ def observe(
     host["nvml_binding"] = nvml_binding
     daemon_files = [host["files"][path] for path in (observe_engines.DAEMON_JSON, observe_engines.DAEMON_JSON_RECORD)]
     daemon_json = observe_engines.daemon_json(root, *daemon_files, run)
-    _mask_files(host["files"], parts.repositories)
+    file_contents.mask(host["files"], parts.repositories)
     _add_engines(root, host, daemon_json, ask)
     host["docker_group"] = docker_group.read(root, users or [], find_user)
     _add_cdi(root, host)
@@ -163,11 +171,11 @@ def _system(
         "accelerators": accelerator_pci_ids.groups(
             root, found, kernel, releases, accelerator_records.read(root, found, run)
         ),
-        "former_groups": accelerator_records.former_groups(root, vendors),
+        "former_groups": render_and_video_groups.former_users(root, vendors),
         "kernel": kernels,
         "dkms": host_kernels.dkms(root),
         "secure_boot": host_secure_boot.read(root),
-        "foreign_drivers": nvidia_devices.foreign_drivers(root, functions, releases),
+        "foreign_drivers": nouveau_and_nova.foreign_drivers(root, functions, releases),
         "packages": state["details"],
         "installed_packages": state["all"],
         "held_packages": state["held"],
@@ -176,11 +184,11 @@ def _system(
             root, system["package_manager"], state["details"], state["signed"], run
         ),
         "services": host_services.read(sorted(set(units)), run),
-        "modules_loaded": nvidia_devices.modules_loaded(root),
-        "module_users": nvidia_devices.module_users(root),
+        "modules_loaded": loaded_kernel_modules.modules_loaded(root),
+        "module_users": loaded_kernel_modules.module_users(root),
         "uvm_loaders": uvm_loading.loaders(root),
         "daemon_users": _daemon_users(root),
-        "files": {path: _file(root, path) for path in sorted(paths)},
+        "files": {path: file_contents.of_file(root, path) for path in sorted(paths)},
         "keyrings": _keyrings(root, parts.repositories),
         "image": prepared_image.read(root),
         "reboot_flag": reboot_reasons.read_flag(root, state["installed_at"]),
@@ -195,30 +203,11 @@ def _keyrings(root: str, names: list[str]) -> dict:
 
 def _add_nvidia(root: str, host: dict, functions: list, run: Run) -> None:
     """Describe NVIDIA's GPUs and driver, the driver in the initramfs, and the programs that use GPUs."""
-    group = host["accelerators"]["nvidia"] = nvidia_devices.nvidia(root, functions, host)
+    group = host["accelerators"]["nvidia"] = nvidia_hardware.nvidia(root, functions, host)
     # An LXC guest has the kernel of its node.
     is_guest = host["os"]["variant"] == lxc_guest.VARIANT
     host["initramfs"] = [] if is_guest else outdated_initramfs.read(root, host["kernel"], group["driver"], run)
-    host["holders"] = device_holder_containers.holders(root) if group["driver"]["loaded"] else []
-
-
-def _mask_files(files: dict[str, dict], names: list[str]) -> None:
-    """Mask the passwords in the contents of files."""
-    masks = {
-        observe_engines.DAEMON_JSON: secret_masking.masked_file,
-        observe_engines.DAEMON_JSON_RECORD: observe_engines.masked_record,
-        **dict.fromkeys(filter(owned.is_record, files), record_files.without_former_files),
-        # A digest in place of the login, so that a changed password is detected.
-        **{
-            path: functools.partial(role_file_paths.sealed, path)
-            for name in names
-            for path in role_file_paths.with_logins(name)
-            if path in files
-        },
-    }
-    for path, mask in masks.items():
-        content = files[path]["content"]
-        files[path] = {**files[path], "content": mask(content) if content else content}
+    host["holders"] = nvidia_gpu_holders.holders(root) if group["driver"]["loaded"] else []
 
 
 def _add_engines(root: str, host: dict, daemon_json: dict, ask: Ask | None) -> None:
@@ -226,7 +215,7 @@ def _add_engines(root: str, host: dict, daemon_json: dict, ask: Ask | None) -> N
     host["docker_daemon_json"] = secret_masking.masked_tree(daemon_json)
     host["engines"] = observe_engines.engines(host, ask)
     host["engine_processes"] = engine_processes.read(root)
-    device_holder_containers.add_container_names(host, ask)
+    container_names_from_docker.add_container_names(host, ask)
     info = host["engines"]["docker"]["info"] or {}
     flag = next((flag["value"] for flag in daemon_json["flags"] if flag["key"] == "data-root"), None)
     host["docker_data"] = docker_data_directory.read(root, info.get("root_dir"), daemon_json["content"] or {}, flag)
@@ -240,14 +229,14 @@ def _add_cdi(root: str, host: dict) -> None:
         *info.get("cdi_spec_dirs", ()),
         *podman_cdi_directories.configured(root),
     ]
-    specs = stale_driver_version.observed(root, directories)
+    specs = observed_specifications.observed(root, directories)
     host["cdi_specs"] = [
         {**spec, "nodes": observed_specification_nodes.of_specification(root, spec["path"])} for spec in specs
     ]
     has_others = any(group and group.get("record") for group in host["accelerators"].values()) or any(
         path in host["files"] for path in owned.ACCELERATOR_CDI_PROGRAMS.values()
     )
-    host["accelerator_specs"] = accelerator_records.specifications(root, directories) if has_others else []
+    host["accelerator_specs"] = cdi_specifications.observed(root, directories) if has_others else []
     host["cdi_nodes"] = observed_host_nodes.of_host(root, host["accelerators"]["nvidia"]["gpus"]) if specs else None
 
 
@@ -255,37 +244,6 @@ def _daemon_users(root: str) -> list[str]:
     """Return the users that packages create for the persistence daemon."""
     names = [line.partition(":")[0] for line in (read_text(root, "/etc/passwd") or "").splitlines()]
     return [name for name in ("nvidia-persistenced", "nvpd") if name in names]
-
-
-def _file(root: str, path: str) -> dict:
-    full = os.path.join(root, path.lstrip("/"))
-    try:
-        found = os.stat(full)
-        size, mode = found.st_size, found.st_mode
-    except OSError:
-        return {"exists": os.path.lexists(full), "content": None, "mode": None}
-    if path in (owned.CDI_PROGRAM, *owned.ACCELERATOR_CDI_PROGRAMS.values()):
-        # The file is large, and only its digest matters.
-        digest = hashlib.sha256(read_bytes(root, path, _LARGEST_PROGRAM) or b"").hexdigest()
-        return {"exists": True, "content": digest, "mode": f"{mode & 0o7777:04o}"}
-    if path == owned.WRAPPER:
-        return {"exists": True, "content": _own_program(root, path, found.st_uid), "mode": f"{mode & 0o7777:04o}"}
-    is_text = size <= observe_engines.LARGEST_FILE and not path.endswith(".gpg")
-    # The plan changes single lines of a TOML file and keeps all others.
-    content = read_text(root, path, newline="" if path.endswith(".toml") else None) if is_text else None
-    return {"exists": True, "content": content, "mode": f"{mode & 0o7777:04o}"}
-
-
-def _own_program(root: str, path: str, owner: int) -> str | None:
-    """Return the digest of a program that the role wrote, or None for a file of somebody else.
-
-    The digest is empty if root does not own the file any more, so that the role writes it again.
-    """
-    is_link = os.path.islink(os.path.join(root, path.lstrip("/")))
-    content = None if is_link else read_bytes(root, path, _LARGEST_PROGRAM)
-    if content is None or owned.WRAPPER_MARK.encode() not in content.splitlines()[1:2]:
-        return None
-    return hashlib.sha256(content).hexdigest() if owner in (0, os.stat(root).st_uid) else ""
 
 
 def _identity(root: str) -> dict:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import shutil
 from collections.abc import Iterator
 from typing import Any, Callable
 
@@ -17,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.temporary_directories import workspace
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
+    apt_removable,
     apt_unreadable,
     apt_view,
     dpkg_state,
@@ -31,10 +31,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ap
     reason,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
-    Item,
     PackageManagerError,
     Steps,
     View,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
+    Item,
     package_file,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import INSTALL, SimulatedChange
@@ -43,6 +45,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     apt_excluded,
     apt_kept_lists,
     apt_sources,
+    apt_stale_lists,
     file_writing,
     unreadable_repositories,
 )
@@ -55,7 +58,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.unreadab
 
 _ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
 _LISTS = "/var/lib/apt/lists"
-_MARKS = "var/lib/apt/extended_states"
 # apt writes nothing, not even its cache.
 _NO_CACHE = ["--option=Dir::Cache::pkgcache=", "--option=Dir::Cache::srcpkgcache="]
 # Whether the installed packages fit together is a question about dpkg's database only. Without sources, apt need not
@@ -374,10 +376,10 @@ class Apt:
         with workspace() as directory:
             # apt no longer reads the removed entries, but still knows the names of their lists.
             texts = {file.path: (file.content or b"").decode("utf-8", "surrogateescape") for file in files}
-            sources = {path: text for path, text in texts.items() if apt_view.is_source(path)}
+            sources = {path: text for path, text in texts.items() if apt_sources.is_source(path)}
             options = apt_unreadable.excluding({**remaining, **sources}, [], _arch(), directory)
             lists = AptLists(self._run, options)
-            stale = apt_view.stale_lists(listing(self._root, _LISTS), files, remaining, lists)
+            stale = apt_stale_lists.names(listing(self._root, _LISTS), files, remaining, lists)
         for name in stale:
             os.unlink(os.path.join(place, name))
 
@@ -389,7 +391,7 @@ class Apt:
         # apt does not mention configuration files.
         purged = [
             SimulatedChange(package.bare, simulation.REMOVE, package.version, arch=package.name.partition(":")[2])
-            for package in _selected(packages, steps.purge, dpkg_state.CONFIG_FILES)
+            for package in dpkg_state.selected(packages, steps.purge, dpkg_state.CONFIG_FILES)
         ]
         arguments = _arguments(packages, steps)
         if not arguments:
@@ -413,7 +415,7 @@ class Apt:
                 self._command.download(argv)
             self._command.succeed(argv, f"apt failed to change {' '.join(arguments)}")
         # apt-get can only purge all removed packages, including those that nobody asked to purge.
-        rest = _selected(self._packages(), steps.purge, dpkg_state.CONFIG_FILES)
+        rest = dpkg_state.selected(self._packages(), steps.purge, dpkg_state.CONFIG_FILES)
         if rest:
             names = [package.full_name for package in rest]
             self._command.succeed(["dpkg", "--purge", *names], f"dpkg failed to purge {' '.join(names)}")
@@ -436,72 +438,18 @@ class Apt:
 
     def unneeded(self, names: list[str], without: list[str], requested: list[str]) -> list[str]:
         """Select the names that neither a package nor the user needs without the packages `without`."""
-        known = self._packages()
-        marked, leaving = (
-            [package.name for package in _selected(known, part, dpkg_state.INSTALLED)] for part in (requested, without)
+        return apt_removable.unneeded(
+            self._packages(), names, without, requested, run=self._run, command=self._command, root=self._root
         )
-        copies = {name: {package.name for package in _selected(known, [name], dpkg_state.INSTALLED)} for name in names}
-        # By default, apt keeps the headers of the running kernel, and packages that others only recommend or suggest.
-        # For example, apt suggests dpkg-dev, which depends on a compiler.
-        options = [
-            "--option=APT::Protect-Kernels=false",
-            "--option=APT::AutoRemove::RecommendsImportant=false",
-            "--option=APT::AutoRemove::SuggestsImportant=false",
-        ]
-        with workspace() as directory:
-            # apt considers these packages requested by the user. Only in this copy, it does not.
-            marks = f"{directory}/extended_states"
-            with contextlib.suppress(FileNotFoundError):
-                shutil.copy(os.path.join(self._root, _MARKS), marks)
-            options.append(f"--option=Dir::State::extended_states={marks}")
-            self._mark("auto", marked, options)
-            staying: set[str] = set()
-            gone = self._autoremoved(leaving, options)
-            while True:
-                names = [name for name in names if copies[name] and copies[name] <= gone]
-                others = gone.difference(leaving, staying, *(copies[name] for name in names))
-                if not others:
-                    return names
-                # These packages stay although apt considers them unneeded. What they need stays, too.
-                self._mark("manual", sorted(others), options)
-                staying |= others
-                gone &= self._autoremoved(leaving, options)
-
-    def _mark(self, mark: str, names: list[str], options: list[str]) -> None:
-        if names:
-            self._command.succeed(["apt-mark", *options, mark, *names], f"apt-mark failed to mark {' '.join(names)}")
-
-    def _autoremoved(self, leaving: list[str], options: list[str]) -> set[str]:
-        """Return the packages that apt removes with `leaving`, named as in dpkg's database."""
-        rc, out, err = self._run(["apt-get", *options, "--simulate", "--ignore-hold", "autoremove", *leaving])
-        if rc:
-            raise PackageManagerError(f"apt cannot list the unneeded packages: {reason(out, err)}")
-        removed = (change for change in simulation.apt(out) if change.action == simulation.REMOVE)
-        return {":".join(filter(None, (change.name, change.arch))) for change in removed}
 
     def remove_test(self, names: list[str]) -> list[str]:
-        """Return the packages that need these packages.
-
-        apt may install another provider instead of removing such a package, so no other package may be installed.
-        """
-        present = [package.name for package in _selected(self._packages(), names, dpkg_state.INSTALLED)]
-        refused: list[str] = []
-        while present:
-            argv = ["apt-get", "--simulate", *SOLVER, "--ignore-hold", "purge", *present]
-            rc, out, err = self._run([*argv, *(f"{name}-" for name in refused)])
-            if rc:
-                raise PackageManagerError(f"apt cannot remove {' '.join(present)}: {reason(out, err)}")
-            changes = simulation.apt(out)
-            new = {change.name for change in changes if change.action == simulation.INSTALL}.difference(refused)
-            if not new:
-                return sorted(simulation.removed(changes) - {name.partition(":")[0] for name in names})
-            refused += sorted(new)
-        return []
+        """Return the packages that need these packages."""
+        return apt_removable.dependents(self._packages(), names, self._run)
 
 
 def _arguments(packages: list[dpkg_state.DpkgPackage], steps: Steps) -> list[str]:
     """Return the arguments of `apt-get install` that install and remove. A hyphen at the end removes a package."""
-    removed = _selected(packages, [*steps.remove, *steps.purge])
+    removed = dpkg_state.selected(packages, [*steps.remove, *steps.purge])
     gone = [
         f"{package.name}-"
         for package in removed
@@ -517,10 +465,3 @@ def _arch() -> str:
 
 def _argument(item: Item) -> str:
     return item.file or item.name + (f"={item.version}" if item.version else "")
-
-
-def _selected(
-    packages: list[dpkg_state.DpkgPackage], names: list[str], state: str = ""
-) -> list[dpkg_state.DpkgPackage]:
-    found = {p.name: p for name in names for p in dpkg_state.select(packages, name) if state in ("", p.state)}
-    return list(found.values())

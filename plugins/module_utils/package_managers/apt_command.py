@@ -15,6 +15,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     BusyError,
     PackageManagerError,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.lock_holders import (
     busy,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.stalled_downloads import StalledError

@@ -14,7 +14,6 @@ import shutil
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError, View
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.apt_list_names import AptLists
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 
 _APT = "/etc/apt"
@@ -71,42 +70,6 @@ def environment(view: View) -> dict[str, str]:
     return {"APT_CONFIG": f"{os.path.dirname(view.options[1])}/first.conf"}
 
 
-def stale_lists(
-    names: list[str], removed: list[RepositoryFile], remaining: dict[str, str], lists: AptLists | None = None
-) -> list[str]:
-    """Select the names of package lists that only removed entries of repositories use.
-
-    The content of a removed file is its text before the removal. `remaining` has the texts of the other sources, and
-    `lists` knows the names of the lists of all of them.
-    """
-    lists = lists or AptLists(None)
-    gone = {
-        stem
-        for file in removed
-        if file.content is not None and is_source(file.path)
-        for stem in _stems(file.path, file.content.decode("utf-8", "surrogateescape"), lists)
-    }
-    kept = {stem for path, text in remaining.items() for stem in _stems(path, text, lists)}
-    return [name for name in names if _has_stem(name, gone) and not _has_stem(name, kept)]
-
-
-def is_source(path: str) -> bool:
-    """Return whether apt reads a file as sources."""
-    return path == f"{_APT}/sources.list" or (
-        os.path.dirname(path) == f"{_APT}/sources.list.d" and path.endswith((".list", ".sources"))
-    )
-
-
-def _stems(path: str, text: str, lists: AptLists) -> set[str]:
-    entries = [entry for entry in apt_sources.parse(path, text) if entry["enabled"]]
-    return {lists.stem(uri, suite) for entry in entries for uri in entry["uris"] for suite in entry["suites"]}
-
-
-def _has_stem(name: str, stems: set[str]) -> bool:
-    # A flat repository has no directories, and its stem can begin the names of other repositories.
-    return any(name.startswith(stem) and ("_dists_" in stem or "_" not in name[len(stem) :]) for stem in stems)
-
-
 def copied_root(directory: str) -> str:
     """Return the directory that has the configuration of a view."""
     return f"{directory}/root"
@@ -133,7 +96,9 @@ def _overlay(place: str, file: RepositoryFile) -> None:
 
 def _use_copies(place: str, files: list[RepositoryFile]) -> None:
     """Make the sources use the keys that only the view has."""
-    paths = [re.escape(file.path) for file in files if file.content is not None and not is_source(file.path)]
+    paths = [
+        re.escape(file.path) for file in files if file.content is not None and not apt_sources.is_source(file.path)
+    ]
     if not paths:
         return
     new = re.compile(rf"(?<![\w./-])(?:{'|'.join(paths)})(?![\w/-]|\.\w)")

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner import Run
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import version_order
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.unreadable_repositories import SourceFailures
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import Item
 
 
 class PackageManagerError(Exception):
@@ -26,73 +25,6 @@ class BusyError(PackageManagerError):
     """Another program uses the package manager."""
 
 
-class ItemError(Exception):
-    """The text does not describe a package."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Item:
-    """A package to install: a name with an exact `version` or a `minimum` version, or the path of a `file`.
-
-    A version without a release, such as 580.95.05, stands for the newest build of it. An item with a `file` has the
-    name and the version of this file as soon as `package_file` has read them.
-    """
-
-    name: str = ""
-    version: str = ""
-    minimum: str = ""
-    file: str = ""
-
-    def __str__(self) -> str:
-        """Return the text that the user wrote."""
-        if self.file:
-            return self.file
-        return self.name + (f"={self.version}" if self.version else f">={self.minimum}" if self.minimum else "")
-
-
-_NAME = r"[A-Za-z0-9][A-Za-z0-9+._-]*(?::[a-z0-9]+)?"
-_ITEM = re.compile(rf"(?P<name>{_NAME})(?:(?P<sign>>?=)(?P<version>[A-Za-z0-9][A-Za-z0-9.+:~^_-]*))?")
-
-
-def item(text: str) -> Item:
-    """Parse `name`, `name=version`, `name>=version` or the absolute path of a package file."""
-    if text.startswith("/"):
-        return Item(file=text)
-    found = _ITEM.fullmatch(text)
-    if not found:
-        raise ItemError(
-            f"{text!r} is not a valid package. Write name, name=version, name>=version, or the absolute path of a "
-            "package file."
-        )
-    version = found["version"] or ""
-    return Item(found["name"], **({"minimum": version} if found["sign"] == ">=" else {"version": version}))
-
-
-def package_file(path: str, command: list[str], run: Run) -> Item:
-    """Read a package file with a command that prints its name, full version and architecture."""
-    rc, out, err = run([*command, path])
-    fields = out.split()
-    if rc or len(fields) != 3:
-        # rpm also warns about keys that it does not know.
-        reasons = [line for line in err.splitlines() if line and not line.startswith("warning:")]
-        raise PackageManagerError(
-            f"The package file {path} could not be read: {url_logins.masked(' '.join(reasons)) or 'it is damaged'}. "
-            "Nothing was changed. Copy the file to the host again, or correct the path."
-        )
-    name, version, arch = fields
-    name += "" if arch in ("all", "noarch") else f":{arch}"
-    # Package managers print no epoch that is 0.
-    return Item(name, version.removeprefix("0:"), file=path)
-
-
-def busy(holder: object, timeout: float) -> str:
-    """Return the message for a package manager or a lock that another process does not release."""
-    return (
-        f"The package manager is still busy after {timeout:g} seconds: {holder}. Wait until the process ends, or "
-        "increase lock_timeout (role nvidia_driver: nvidia_driver_lock_timeout)."
-    )
-
-
 def unsolved(steps: Steps) -> str:
     """Return the end of the message if the solver of dnf or zypper finds no solution."""
     if steps.may_erase:
@@ -101,32 +33,6 @@ def unsolved(steps: Steps) -> str:
         "No package was changed. If a package must be removed, list it in remove or may_change. If a role reported "
         "this error, remove the package yourself, then run the role again."
     )
-
-
-def newest(offers: list[str], wanted: str) -> str | None:
-    """Return the first of the offered versions that is the wanted one. The offers are sorted, newest first.
-
-    If `wanted` has no epoch or no release, these parts of the offers do not count.
-    """
-    if wanted in offers:
-        return wanted
-    request = version_order.split(wanted)
-    for offer in offers:
-        epoch, version, release = version_order.split(offer)
-        if version == request.version and request.epoch in ("", epoch or "0") and request.release in ("", release):
-            return offer
-    return None
-
-
-def satisfies(version: str, minimum: str, manager: str = "apt") -> bool:
-    """Return whether a version is at least the minimum, in the order of the package manager.
-
-    If the minimum has no epoch or no release, these parts of the version do not count.
-    """
-    limit = version_order.split(minimum)
-    found = version_order.split(version)
-    counted = version_order.Parts(limit.epoch and found.epoch, found.version, limit.release and found.release)
-    return version_order.key(manager, counted) >= version_order.key(manager, limit)
 
 
 @dataclasses.dataclass

@@ -20,7 +20,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     dnf_command,
     dnf_interrupted,
-    dnf_locks,
     dnf_view,
     installed_packages,
     lock_holders,
@@ -31,13 +30,20 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     BusyError,
-    Item,
     PackageManagerError,
     Steps,
     View,
-    busy,
-    package_file,
     unsolved,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.holds import (
+    dnf_version_locks,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.lock_holders import (
+    busy,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
+    Item,
+    package_file,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.stalled_downloads import StalledError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
@@ -439,7 +445,7 @@ class Dnf:
             raise PackageManagerError(f"Packages that are not installed cannot be held: {', '.join(missing)}.")
         asked = [(name.partition("=")[0], name.partition("=")[2] or known[name].version) for name in names]
         # An installed version is locked without a repository.
-        offline = all(name in known and dnf_locks.same(known[name].version, version) for name, version in asked)
+        offline = all(name in known and dnf_version_locks.same(known[name].version, version) for name, version in asked)
         specs = [f"{name}-{version}" for name, version in asked]
         # Streams that the transaction enables later may hide the packages.
         _rc, out, err = self._versionlock("add", specs, [_OFFLINE if offline else "--setopt=*.module_hotfixes=true"])
@@ -451,7 +457,7 @@ class Dnf:
         """Return whether dnf has the plugin that locks versions. Fail if the changes do not install it either."""
         try:
             self._versionlock("list", [], [_OFFLINE])
-        except dnf_locks.NoPluginError:
+        except dnf_version_locks.NoPluginError:
             if any(change.after and "versionlock" in change.name for change in changes):
                 return False
             raise
@@ -460,14 +466,16 @@ class Dnf:
     def release(self, names: list[str]) -> None:
         """Delete the locks on these packages, or exact locks. Locks with wildcards in the name or version stay."""
         lines = (line.strip() for line in (read_text(self._root, _LOCKS) or "").splitlines())
-        locks = [line for line in lines if line in names or any(dnf_locks.is_lock_on(line, name) for name in names)]
+        locks = [
+            line for line in lines if line in names or any(dnf_version_locks.is_lock_on(line, name) for name in names)
+        ]
         if locks:
             self._versionlock("delete", locks, [_OFFLINE])
 
     def _versionlock(self, verb: str, specs: list[str], options: list[str]) -> tuple[int, str, str]:
         rc, out, err = self._run(["dnf", "--quiet", *options, "versionlock", verb, *specs])
         if "No such command" in out + err:
-            raise dnf_locks.NoPluginError(
+            raise dnf_version_locks.NoPluginError(
                 "dnf cannot hold packages because its plugin versionlock is missing or disabled. Install "
                 "python3-dnf-plugin-versionlock, and enable it in /etc/dnf/plugins/versionlock.conf."
             )

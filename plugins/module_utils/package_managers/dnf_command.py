@@ -10,9 +10,11 @@ import shlex
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
-    Item,
     PackageManagerError,
     Steps,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
+    Item,
 )
 
 # Without it, dnf refuses to replace an enabled module stream.

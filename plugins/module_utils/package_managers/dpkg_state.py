@@ -1,10 +1,11 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read dpkg's database. Nothing is changed."""
+"""Read dpkg's database, and decide whether dpkg is busy or was interrupted. Nothing is changed."""
 
 from __future__ import annotations
 
+import os
 import re
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text
     PACKAGE_VERSION,
     is_like,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import lock_holders
 
 INSTALLED, CONFIG_FILES, NOT_INSTALLED = "installed", "config-files", "not-installed"
 STATUS = "/var/lib/dpkg/status"
@@ -154,3 +156,27 @@ def select(packages: list[DpkgPackage], requested: str) -> list[DpkgPackage]:
     if arch in ("", "any"):
         return found
     return [p for p in found if p.arch == arch] or [p for p in found if p.name == name and p.arch == "all"]
+
+
+def is_busy(root: str) -> bool:
+    """Return whether a process holds one of dpkg's locks. This does not take a lock."""
+    return any(lock_holders.owner(os.path.join(root, path.lstrip("/"))) is not None for path in lock_holders.DPKG)
+
+
+def wait_until_free(root: str, seconds: float) -> None:
+    """Wait until no process holds dpkg's locks, or the time is over."""
+    lock_holders.wait(lambda: is_busy(root), seconds)
+
+
+def is_interrupted(root: str) -> bool:
+    """Return whether dpkg was killed: its journal remains, but no dpkg runs.
+
+    Both are checked twice, because dpkg may start or end between two checks.
+    """
+    return all(not is_busy(root) and has_journal(root) for _attempt in range(2))
+
+
+def selected(packages: list[DpkgPackage], names: list[str], state: str = "") -> list[DpkgPackage]:
+    """Return the packages that names select, each once. `state`: only those in this state."""
+    found = {p.name: p for name in names for p in select(packages, name) if state in ("", p.state)}
+    return list(found.values())

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Callable
 
@@ -18,7 +17,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text
     is_like,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.reboot_reasons import AT_BOOT_ONLY
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dpkg_state, lock_holders
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dpkg_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.holds import held_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,7 +68,7 @@ def read(root: str, manager: str | None, run: Run, patterns: Iterable[str] = ())
         "signed": {},
         "config_files": [],
         "busy": False,
-        "held_patterns": _locks(root, manager),
+        "held_patterns": held_packages.locks(root, manager),
     }
     interesting = re.compile("|".join([GENERAL, *patterns]))
     copies: dict[str, list[tuple[str, str]]] = {}
@@ -77,7 +77,7 @@ def read(root: str, manager: str | None, run: Run, patterns: Iterable[str] = ())
         copies, held = _dpkg(root, state, interesting)
     elif manager in ("dnf", "zypper"):
         copies = _rpm(run, state)
-        held = _locked(state["held_patterns"], copies)
+        held = held_packages.locked(state["held_patterns"], copies)
         if manager == "zypper":
             # SUSE has a file that requests a reboot.
             state["installed_at"] = {}
@@ -159,15 +159,15 @@ def dpkg_copies(packages: list[dpkg_state.DpkgPackage]) -> tuple[dict[str, list[
 
 def _dpkg(root: str, state: dict, interesting: re.Pattern[str]) -> tuple[dict[str, list[tuple[str, str]]], set[str]]:
     # dpkg may end while its database is read, so `busy` covers the time before and after.
-    was_busy = is_busy(root)
+    was_busy = dpkg_state.is_busy(root)
     packages = dpkg_state.parse(read_text(root, dpkg_state.STATUS) or "")
     copies, held = dpkg_copies(packages)
     others = [p for p in packages if not p.is_usable and interesting.search(p.bare)]
     removed = {p.bare for p in others if p.state == dpkg_state.CONFIG_FILES}
     finished = (dpkg_state.CONFIG_FILES, dpkg_state.NOT_INSTALLED)
     state["unfinished"] = sorted({p.bare for p in others if p.state not in finished})
-    state["interrupted"] = _is_interrupted(root)
-    state["busy"] = was_busy or is_busy(root)
+    state["interrupted"] = dpkg_state.is_interrupted(root)
+    state["busy"] = was_busy or dpkg_state.is_busy(root)
     state["config_files"] = sorted(removed - set(copies))
     return copies, held
 
@@ -176,24 +176,6 @@ def lacks_files(package: str, run: Run) -> bool:
     """Return whether files of rpm's package are missing that are not configuration, documentation or ghost files."""
     _rc, out, _err = run(["rpm", "--verify", "--nodeps", "--noscripts", "--nofiledigest", package])
     return bool(re.search(r"^missing +/", out, re.MULTILINE))
-
-
-def is_busy(root: str) -> bool:
-    """Return whether a process holds one of dpkg's locks. This does not take a lock."""
-    return any(lock_holders.owner(os.path.join(root, path.lstrip("/"))) is not None for path in lock_holders.DPKG)
-
-
-def wait_until_free(root: str, seconds: float) -> None:
-    """Wait until no process holds dpkg's locks, or the time is over."""
-    lock_holders.wait(lambda: is_busy(root), seconds)
-
-
-def _is_interrupted(root: str) -> bool:
-    """Return whether dpkg was killed: its journal remains, but no dpkg runs.
-
-    Both are checked twice, because dpkg may start or end between two checks.
-    """
-    return all(not is_busy(root) and dpkg_state.has_journal(root) for _attempt in range(2))
 
 
 def versions(name: str, known: dict[str, str], native: str = "") -> list[str]:
@@ -232,32 +214,3 @@ def _names_for_rpm(name: str, version: str, arch: str) -> set[str]:
     versions = [full, full.rpartition("-")[0]]
     with_version = [f"{name}-{before}{text}" for text in versions for before in ("", f"{epoch or '0'}:")]
     return {text + end for text in [name, *with_version] for end in ("", f".{arch}")}
-
-
-def _locks(root: str, manager: str | None) -> list[str]:
-    if manager == "dnf":
-        lines = (read_text(root, "/etc/dnf/plugins/versionlock.list") or "").splitlines()
-        locks = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith(("#", "!"))]
-        toml = read_text(root, "/etc/dnf/versionlock.toml") or ""
-        return locks + re.findall(r'^\s*name\s*=\s*"([^"]+)"', toml, re.MULTILINE)
-    if manager == "zypper":
-        return re.findall(r"^solvable_name:\s*(\S+)", read_text(root, "/etc/zypp/locks") or "", re.MULTILINE)
-    return []
-
-
-def lock_covers(pattern: str, name: str, version: str) -> bool:
-    """Return whether a lock covers a package: `name`, `name*`, or `name-[epoch:]version-release[.arch]` with globs."""
-    bare = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
-    epoch, _colon, rest = version.rpartition(":")
-    candidates = (name, f"{name}-{rest}", f"{name}-{epoch or '0'}:{rest}")
-    return any(re.fullmatch(bare + r"(\.\w+)?", candidate) for candidate in candidates) or any(
-        re.fullmatch(bare, f"{candidate}.") for candidate in candidates
-    )
-
-
-def _locked(patterns: list[str], copies: dict[str, list[tuple[str, str]]]) -> set[str]:
-    return {
-        name
-        for name, entries in (copies.items() if patterns else ())
-        if any(lock_covers(pattern, name, entries[-1][0]) for pattern in patterns)
-    }

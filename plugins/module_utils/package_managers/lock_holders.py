@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find the process that uses a package manager. This takes no lock."""
+"""Find the process that uses a package manager, and say how long a task waited for it. This takes no lock."""
 
 from __future__ import annotations
 
@@ -89,3 +89,11 @@ def _described(pid: int, path: str) -> str:
     name = (read_text("/", f"/proc/{pid}/comm") or "unknown name").strip()
     process = f"process {pid} ({shown(name)})" if pid > 0 else "a process outside this container"
     return f"{process} holds {path}"
+
+
+def busy(holder: object, timeout: float) -> str:
+    """Return the message for a package manager or a lock that another process does not release."""
+    return (
+        f"The package manager is still busy after {timeout:g} seconds: {holder}. Wait until the process ends, or "
+        "increase lock_timeout (role nvidia_driver: nvidia_driver_lock_timeout)."
+    )

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask rpm which packages can be removed."""
+"""Decide with rpm which packages nothing needs any more, and which ones need a removed package."""
 
 from __future__ import annotations
 

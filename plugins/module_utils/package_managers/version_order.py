@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare package versions as dpkg and rpm do."""
+"""Compare package versions as dpkg and rpm do, also with requested ones that lack the epoch or the release."""
 
 from __future__ import annotations
 
@@ -68,3 +68,29 @@ def _rpm_order(word: str) -> tuple[Any, ...]:
     if word in "~^":
         return (0,) if word == "~" else (2,)
     return (4, whole_number(word)) if word.isdigit() else (3, word)
+
+
+def newest(offers: list[str], wanted: str) -> str | None:
+    """Return the first of the offered versions that is the wanted one. The offers are sorted, newest first.
+
+    If `wanted` has no epoch or no release, these parts of the offers do not count.
+    """
+    if wanted in offers:
+        return wanted
+    request = split(wanted)
+    for offer in offers:
+        epoch, version, release = split(offer)
+        if version == request.version and request.epoch in ("", epoch or "0") and request.release in ("", release):
+            return offer
+    return None
+
+
+def satisfies(version: str, minimum: str, manager: str = "apt") -> bool:
+    """Return whether a version is at least the minimum, in the order of the package manager.
+
+    If the minimum has no epoch or no release, these parts of the version do not count.
+    """
+    limit = split(minimum)
+    found = split(version)
+    counted = Parts(limit.epoch and found.epoch, found.version, limit.release and found.release)
+    return key(manager, counted) >= key(manager, limit)

@@ -19,19 +19,25 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
     offers,
     rpm_removable,
     simulation,
-    zypper_locks,
     zypper_messages,
     zypper_repositories,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     BusyError,
-    Item,
     PackageManagerError,
     Steps,
     View,
-    busy,
-    package_file,
     unsolved,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.holds import (
+    zypper_package_locks,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.lock_holders import (
+    busy,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
+    Item,
+    package_file,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.stalled_downloads import StalledError
@@ -151,7 +157,7 @@ class Zypper:
         if versions:
             items = [f"{name}={version}" for name, version in sorted(versions.items())]
             # The locks of the transaction may already exist.
-            with zypper_locks.ignored(self.root) as environment:
+            with zypper_package_locks.ignored(self.root) as environment:
                 self._zypper([*_INSTALL, "--force", "--oldpackage", *items], _CACHED, environment)
 
     def _erase_former(self) -> None:
@@ -295,7 +301,7 @@ class Zypper:
         if not command:
             return []
         try:
-            with contextlib.nullcontext({}) if with_holds else zypper_locks.ignored(self.root) as environment:
+            with contextlib.nullcontext({}) if with_holds else zypper_package_locks.ignored(self.root) as environment:
                 out = self._zypper([command[0], "--dry-run", *command[1:]], view.options, environment)
             changes = simulation.zypper(out)
         except zypper_messages.SolverError as error:
@@ -380,7 +386,7 @@ class Zypper:
 
     def hold(self, names: list[str]) -> None:
         """Lock packages by name: a lock of zypper has no version."""
-        missing = [name for name in _names(names) if name not in zypper_locks.names(self.root)]
+        missing = [name for name in _names(names) if name not in zypper_package_locks.names(self.root)]
         if missing:
             self._zypper(["addlock", *missing])
 
@@ -390,10 +396,10 @@ class Zypper:
 
     def release(self, names: list[str]) -> None:
         """Remove the locks of these packages. Locks with wildcards stay."""
-        own = [name for name in _names(names) if name in zypper_locks.names(self.root)]
+        own = [name for name in _names(names) if name in zypper_package_locks.names(self.root)]
         if own:
             self._zypper(["removelock", *own])
-        zypper_locks.remove_empty(self.root)
+        zypper_package_locks.remove_empty(self.root)
 
     # --- programs -------------------------------------------------------------------------------------------------
 

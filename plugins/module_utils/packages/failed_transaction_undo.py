@@ -10,16 +10,22 @@ from typing import Any, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     Backend,
-    Item,
     PackageManagerError,
     Steps,
     View,
-    newest,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
+    Item,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, SimulatedChange
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.version_order import (
+    newest,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import allowed_changes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal, JournalError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.version_choice import TransactionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction_versions import (
+    TransactionError,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import file_writing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.repository_options import RepositoryError

@@ -21,7 +21,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     PackageManagerError,
     View,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.version_choice import TransactionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction_versions import (
+    TransactionError,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import unreadable_repositories
 
 # Characters of a message that a screen shows without scrolling.

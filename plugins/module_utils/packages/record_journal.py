@@ -18,38 +18,35 @@ import os
 import re
 import stat
 import tempfile
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, owned, url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import (
+    atomic_file,
+    login_digests,
+    owned,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import busy
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_files, record_ownership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    damaged_record,
+    record_files,
+    record_ownership,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_ownership import PackageRemoval
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 
-# One lock for all records, because the transactions of a host change the same packages. The file stays until the next
-# boot: a process that waits for a removed file would not exclude a process that creates the file again.
-LOCK = f"{owned.RUNTIME_DIRECTORY}/package_transaction.lock"
 _NAME = r"[a-z0-9_]+"
 
 
 class JournalError(Exception):
-    """A record or the lock is not usable. The message is for the user."""
+    """A record is not usable. The message is for the user."""
 
 
 class Journal:
-    """The record `name` below `root`. Only one process may write it: see `locked`."""
+    """The record `name` below `root`. Only one process may write it: see `transaction_lock`."""
 
-    def __init__(
-        self,
-        name: str,
-        root: str = "/",
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, name: str, root: str = "/") -> None:
         """Refer to a record. It does not have to exist."""
         if not re.fullmatch(_NAME, name):
             raise JournalError(
@@ -63,8 +60,6 @@ class Journal:
             raise JournalError(
                 f"{name!r} cannot be the name of a record: a role of gpufleet.hosts uses {self.path}. Use another name."
             )
-        self._clock = clock
-        self._sleep = sleep
         # The installed packages at `begin`. None: this process has not begun a transaction.
         self._before: list[str] | None = None
 
@@ -242,38 +237,10 @@ class Journal:
                 "run the task again."
             ) from error
 
-    @contextlib.contextmanager
-    def locked(self, timeout: float) -> Iterator[None]:
-        """Exclude other transactions on this host. The kernel releases the lock of a process that ends."""
-        path = self._real(LOCK)
-        try:
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise JournalError(
-                f"{LOCK} could not be opened: {error.strerror}. Run the transaction as root, and make sure that the "
-                "file system is writable."
-            ) from error
-        try:
-            self._acquire(handle, timeout)
-            yield
-        finally:
-            os.close(handle)
-
     # --- details --------------------------------------------------------------------------------------------------
 
     def _real(self, path: str) -> str:
         return os.path.join(self.root, path.lstrip("/"))
-
-    def _acquire(self, handle: int, timeout: float) -> None:
-        try:
-            if atomic_file.lock(handle, timeout, self._clock, self._sleep):
-                return
-        except OSError as error:
-            raise JournalError(f"{LOCK} could not be locked: {error.strerror}.") from error
-        raise JournalError(
-            busy(f"another package transaction holds {LOCK} ('fuser {LOCK}' shows its process)", timeout)
-        )
 
     def _content(self, path: str) -> dict[str, Any] | None:
         """Return the content of a record. None: the file does not exist or is no record."""
@@ -287,12 +254,12 @@ class Journal:
         try:
             content = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise _invalid(path, str(error)) from error
+            raise JournalError(damaged_record.message(path, str(error))) from error
         if path != self.path and not (isinstance(content, dict) and "packages" in content):
             return None
-        problem = _problem(content)
+        problem = damaged_record.problem(content)
         if problem:
-            raise _invalid(path, problem)
+            raise JournalError(damaged_record.message(path, problem))
         return content
 
     def _former(self, path: str) -> dict[str, str] | None:
@@ -313,7 +280,7 @@ class Journal:
         undone = {path for path in known["written"] if not os.path.lexists(self._real(path))}
         for path, item in known["files"].items():
             former = self._former(path)
-            if former is None or url_logins.sealed(_text(base64.b64decode(former["content"]))) == item["before"]:
+            if former is None or login_digests.sealed(_text(base64.b64decode(former["content"]))) == item["before"]:
                 undone.add(path)
         return undone
 
@@ -356,34 +323,5 @@ def _text(data: bytes) -> str:
 
 def _difference(file: RepositoryFile, former: bytes) -> dict[str, str]:
     """Return the change of a file of another owner as one of Ansible's diffs, with digests instead of logins."""
-    before, after = (url_logins.sealed(_text(data)) for data in (former, file.content or b""))
+    before, after = (login_digests.sealed(_text(data)) for data in (former, file.content or b""))
     return {"after_header": file.path, "before": before, "after": after}
-
-
-def _invalid(path: str, problem: str) -> JournalError:
-    return JournalError(
-        f"The record {path} is damaged: {problem}. Restore the file from a backup. Without a backup, remove the file: "
-        "the packages and files that it lists then stay on the host until you remove them by hand."
-    )
-
-
-def _problem(content: Any) -> str | None:
-    """Return what is wrong with the content of a record, or None."""
-    if not isinstance(content, dict):
-        return "it is not a JSON object"
-    values = record_ownership.normalized(content)
-    for name in record_ownership.TEXT_LISTS:
-        if not isinstance(values[name], list) or not all(isinstance(item, str) for item in values[name]):
-            return f"{name} is not a list of strings"
-    for name in record_ownership.DICTIONARIES:
-        if not isinstance(values[name], dict):
-            return f"{name} is not an object"
-    if not all(isinstance(item, dict) and {"before", "after"} <= {*item} for item in values["files"].values()):
-        return "files lacks the text of a file"
-    if not all(item is None or {"content", "mode"} <= {*item} for item in values["previous"].values()):
-        return "previous lacks the content of a file"
-    if not all(
-        isinstance(item, list) and len(item) == len(dataclasses.fields(SimulatedChange)) for item in values["planned"]
-    ):
-        return "planned contains an incomplete change"
-    return None

@@ -14,9 +14,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Backend, Steps, View
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.holds.hold_support import (
+    VERSIONLOCK,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, SimulatedChange
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, record_ownership
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.hold_support import VERSIONLOCK
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    package_selector,
+    record_ownership,
+    transaction_lock,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_ownership import PackageRemoval
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import (
@@ -25,7 +31,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transactio
     leftover,
     prepare,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.version_choice import TransactionError, versions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction_versions import (
+    TransactionError,
+    versions,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     apt_sources,
     file_writing,
@@ -65,7 +74,7 @@ def absent(
             result = _plan(request, predicted, journals)[0]
         result.repaired = leftover(backend.broken(), unfinished)
         return result
-    with journal.locked(request.lock_timeout):
+    with transaction_lock.locked(journal.root, request.lock_timeout):
         repaired = list(dict.fromkeys(text for one in journals for text in prepare(backend, one)))
         result, removal, files = _plan(request, backend, journals)
         # The records are removed last, so that another run continues after an interruption.

@@ -198,16 +198,6 @@ def plan_holds(
         work.install += [needs] if needs and not installed_packages.is_installed(host, needs) else []
 
 
-def replaces(host: Host, work: RoleTransaction | None, is_driver: Callable[[str], bool]) -> bool:
-    """Return whether a package of the driver gets another version. A transaction also names packages that stay."""
-    items = [item.partition("=") for item in (work.install if work else ())]
-    found = found_on(host, [name for name, _sign, _version in items])
-    return any(
-        is_driver(name) and not (name in found and role_version_choice.fits(found[name], version))
-        for name, _sign, version in items
-    )
-
-
 def _install(
     case: RolePackagesCase, result: RolePackages, work: RoleTransaction, why: str, found: Mapping[str, str]
 ) -> None:

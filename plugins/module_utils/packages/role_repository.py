@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
 
 def definition(request: RepositoryVariables, *, url: str, **options: Any) -> dict[str, Any]:
     """Return the options of module package_transaction that define a repository, with its login and its proxy."""
-    is_server = request.mirror and not url.startswith("file:")
-    username, password = repository_access.login_for(url, vars(request)) if is_server else ("", "")
+    username, password = repository_access.login_of_mirror(url, vars(request))
     options |= {"url": url, "username": username, "password": password, "proxy": request.proxy}
     options |= {"proxy_username": request.proxy_username, "proxy_password": request.proxy_password}
     return {name: value for name, value in options.items() if value}
@@ -55,38 +52,6 @@ def is_outdated(host: Host, definition: dict[str, Any]) -> bool:
 def has_password(definitions: list[dict[str, Any]]) -> bool:
     """Return whether definitions contain passwords."""
     return any(definition.get(name) for definition in definitions for name in ("password", "proxy_password"))
-
-
-def others(host: Host, name: str, url: str) -> list[str]:
-    """Return the files with enabled entries whose URL matches a regular expression, except the role's own file."""
-    pattern = re.compile(url, re.IGNORECASE)
-    own = {owned.repository_entry(name, manager) for manager in role_file_paths.MANAGERS}
-    if host["apt"] is not None:
-        arch = host["apt"].get("architecture", "")
-        listed = [
-            (entry["file"], uri.replace("$(ARCH)", arch))
-            for entry in host["apt"]["sources"]
-            if entry["enabled"]
-            for uri in entry["uris"]
-        ]
-    else:
-        # zypper has the proxy as a parameter of the URL.
-        listed = [
-            (entry["file"], resolved(entry, host).partition("?")[0])
-            for entry in host["repositories"]
-            if entry["enabled"]
-        ]
-    return sorted({file for file, address in listed if file not in own and pattern.search(address)})
-
-
-def resolved(entry: Mapping[str, Any], host: Host) -> str:
-    """Return the URL of an entry with dnf's variables for the release and the architecture resolved."""
-    release = (host["os"]["version"] or "").partition(".")[0]
-    url = str(entry["url"] or "")
-    for name, value in (("releasever", release), ("releasever_major", release), ("basearch", host["os"]["arch"])):
-        url = url.replace(f"${{{name}}}", value)
-        url = re.sub(rf"\${name}\b", value, url)
-    return url
 
 
 def _manager(host: Host) -> str:

@@ -16,8 +16,18 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.temporary_dire
     remove_abandoned,
     workspace,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dnf_locks, installed_packages
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Backend, Item, Steps, View
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
+    Backend,
+    Steps,
+    View,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.holds import (
+    dnf_version_locks,
+    held_packages,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
+    Item,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     allowed_changes,
@@ -25,11 +35,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     failure_report,
     further_rpm_keys,
     package_selector,
-    version_choice,
+    transaction_lock,
+    transaction_versions,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.package_selector import Selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.version_choice import TransactionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction_versions import (
+    TransactionError,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import file_contents as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import file_writing, openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
@@ -130,7 +143,7 @@ def present(
             result = _simulate(request, predicted, repaired, journal).result
         result.repaired = leftover(todo.broken, todo.finish)
         return result
-    with journal.locked(request.lock_timeout):
+    with transaction_lock.locked(journal.root, request.lock_timeout):
         repaired = prepare(backend, journal)
         # Another program or the repair may have changed packages.
         todo = plan(request, backend, journal)
@@ -203,10 +216,12 @@ def plan(request: TransactionRequest, backend: Backend, journal: Journal) -> Tra
     """Compare the request with the host."""
     state = backend.installed()
     todo = TransactionTodo(broken=backend.broken(), finish=journal.is_unfinished())
-    todo.missing = [item for item in request.install if not version_choice.is_satisfied(item, state, backend.name)]
-    todo.remove = [name for name in request.remove if version_choice.versions(name, state)]
+    todo.missing = [
+        item for item in request.install if not transaction_versions.is_satisfied(item, state, backend.name)
+    ]
+    todo.remove = [name for name in request.remove if transaction_versions.versions(name, state)]
     todo.purge = [
-        name for name in request.purge if version_choice.versions(name, state) or name in state["config_files"]
+        name for name in request.purge if transaction_versions.versions(name, state) or name in state["config_files"]
     ]
     for repository in request.repositories:
         if repository_files.needs_key(repository, backend.name, journal.root):
@@ -229,15 +244,15 @@ def plan(request: TransactionRequest, backend: Backend, journal: Journal) -> Tra
 
 
 def _is_stale(lock: str, selectors: tuple[Selector, ...], state: dict[str, Any]) -> bool:
-    name, version = dnf_locks.locked_version(lock)
+    name, version = dnf_version_locks.locked_version(lock)
     is_installed = any(
-        installed_packages.lock_covers(lock, name, found) for found in version_choice.versions(name, state)
+        held_packages.lock_covers(lock, name, found) for found in transaction_versions.versions(name, state)
     )
     return bool(name) and not is_installed and package_selector.is_selected(selectors, name, version)
 
 
 def _is_selected(selectors: tuple[Selector, ...], name: str, state: dict[str, Any]) -> bool:
-    return package_selector.is_selected(selectors, name, *version_choice.versions(f"{name}:any", state))
+    return package_selector.is_selected(selectors, name, *transaction_versions.versions(f"{name}:any", state))
 
 
 # --- simulation ---------------------------------------------------------------------------------------------------
@@ -273,8 +288,8 @@ def _simulate(
     with workspace() as directory:
         view = backend.view(directory, [*_written(journal, files), *files]) if todo.looks else View()
         with failure_report.unreadable_explained([item.name for item in todo.missing if not item.file], backend, view):
-            version_choice.check_streams(todo.streams, backend, view)
-            changes = version_choice.simulate(todo.missing, steps, backend, view)
+            transaction_versions.check_streams(todo.streams, backend, view)
+            changes = transaction_versions.simulate(todo.missing, steps, backend, view)
         run = _Run(request, todo, backend, journal, before, files, steps)
         run.result.files = [file_writing.diff(file_writing.current(file.path, journal.root), file) for file in files]
         run.result.streams = todo.streams
@@ -370,7 +385,11 @@ def _other_versions(run: _Run, changes: list[SimulatedChange]) -> list[str]:
             and item.name.partition(":")[2] in ("", "any", change.arch)
         ]
         after = change.after
-        if after and items and not any(version_choice.is_version(item, after, run.backend.name) for item in items):
+        if (
+            after
+            and items
+            and not any(transaction_versions.is_version(item, after, run.backend.name) for item in items)
+        ):
             found.append(f"{change} (requested: {', '.join(map(str, items))})")
     return found
 

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.package_query_timeouts import (
+    LOCK_TIMEOUT,
+    package_query,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step, disruptions, texts
 
 if TYPE_CHECKING:
@@ -18,8 +22,6 @@ if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 
 Values = Mapping[str, Mapping[str, Any]]
-# Seconds to wait for another package manager, for roles that have no variable for it.
-LOCK_TIMEOUT = 300
 
 
 @dataclasses.dataclass
@@ -119,11 +121,6 @@ def interruptions(parts: Mapping[str, Part]) -> list[Disruption]:
     host forbids are in the list, too: their state is FORBIDDEN.
     """
     return list(dict.fromkeys(one for part in parts.values() if part.acts for one in part.disruptions))
-
-
-def package_query(role: str, options: Mapping[str, Any], download_timeout: int) -> dict[str, Any]:
-    """Return the options of module package_transaction for a question of a role."""
-    return {"record": role, **options, "lock_timeout": LOCK_TIMEOUT, "download_timeout": download_timeout}
 
 
 def package_removal(

@@ -9,22 +9,24 @@ from collections.abc import Mapping
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, variable_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import after_driver, is_driver_wanted
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import after_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part, package_query
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.package_query_timeouts import (
+    package_query,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import (
+    Context,
+    Part,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import daemon_needs_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.variables import PersistenceRequest
 
 
 def plan(context: Context, parts: Mapping[str, Part]) -> Part:
-    if not is_driver_wanted(context.host, context.values):
-        reason = (
-            "nvidia_driver_state is absent"
-            if vendor_names.nvidia_group(context.host)["gpus"]
-            else "this host has no NVIDIA GPU, or all are assigned to virtual machines"
-        )
+    reason = daemon_needs_driver.no_driver(context.host, context.values)
+    if reason:
         return Part(
             plan=plain(persistence_plan.PersistencePlan(wanted=False, retries=0, reason=reason)), reasons=[reason]
         )
@@ -40,10 +42,8 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
         driver_brings=driver.packages,
     )
     changes = result.changes
-    if installs and not changes and not vendor_names.nvidia_driver(context.host)["loaded"]:
-        # On some platforms, the driver's packages bring the daemon, whose unit is known only afterwards.
-        changes = ["configure nvidia-persistenced.service after the driver is installed"]
-        result.reason = "the packages of the driver can contain the daemon"
+    if installs and daemon_needs_driver.waits_for_driver(context.host, result):
+        changes, result.reason = [daemon_needs_driver.CHANGE], daemon_needs_driver.REASON
     report = {"state": None, "gpus_off": result.turn_on, "reason": result.reason}
     if context.facts:
         report["state"] = context.facts["nvidia_gpu_state"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import stale_driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification_kinds
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import (
     CDI,
@@ -19,21 +19,26 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
     RUNTIME,
     VOLUME,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import access as container_access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import access_risks
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import (
+    access_by_isolation as container_access,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import (
+    access_risks,
+    driver_files_of_container,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.cdi_device_of_gpu import (
+    stale_device_reason,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.driver_capabilities import (
     DEFAULT_CAPABILITIES,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_choice import (
-    IsolationHost,
-    find_obstacle,
-    stale_device_reason,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_obstacles import find_obstacle
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import EngineState
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_volume
 
 ISOLATIONS = (DEVICE_REQUESTS, RUNTIME, CDI, VOLUME)
-_ALL = f"{stale_driver_version.KIND}=all"
+_ALL = f"{specification_kinds.KIND}=all"
 # What to look at when a container does not see its GPUs.
 LOOK_AT = {
     CDI: (
@@ -134,7 +139,7 @@ def _method(isolation: str, engine: EngineState, host: IsolationHost, units: Seq
     if isolation == DEVICE_REQUESTS:
         return AccessMethod(engine.name, isolation, gpus=True)
     # One mount instead of many: the program of the proof gets LD_LIBRARY_PATH.
-    libraries = container_access.Libraries(mode=VOLUME, directory="")
+    libraries = driver_files_of_container.Libraries(mode=VOLUME, directory="")
     given = container_access.access(isolation, engine, host, units, DEFAULT_CAPABILITIES, env={}, libraries=libraries)
     if isolation == RUNTIME:
         env = ("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility")

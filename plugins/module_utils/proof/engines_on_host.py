@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import director
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import stale_driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.neuron.vendor import NeuronVendor
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_choice import IsolationHost
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import engine_queries as engine_states
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import EngineState
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import EngineCommand, EngineError

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import is_driver_wanted
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig_without_devices
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
@@ -15,7 +16,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import last_p
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part, Values
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.variables import ToolkitRequest
 
 _UNITS = {"docker": "docker.service", "containerd": "containerd.service"}
 
@@ -30,6 +32,15 @@ class ProofPlan:
     key: dict[str, str] = dataclasses.field(default_factory=dict)
     changes: list[str] = dataclasses.field(default_factory=list)
     reason: str = ""
+
+
+def needless(host: Host, request: ToolkitRequest, values: Values) -> str | None:
+    """Return why the host never needs a proof with these variables, or None."""
+    if request.state == "absent":
+        return "nvidia_container_toolkit_state is absent"
+    if request.source == "none" and "cdi" not in request.isolations:
+        return "nvidia_container_toolkit_source is none"
+    return None if is_driver_wanted(host, values) else "this host needs no NVIDIA driver"
 
 
 def upcoming_change(host: Host, parts: t.Mapping[str, Part]) -> str | None:

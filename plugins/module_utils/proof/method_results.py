@@ -81,6 +81,30 @@ class MethodResult:
     problem: str | None = None
 
 
+@dataclass
+class ProofResult:
+    """The methods with their results, and why the proof failed, as sentences. It passed if there are none."""
+
+    results: list[MethodResult] = field(default_factory=list)
+    # Why an engine does not offer a method, by "engine isolation".
+    obstacles: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def methods(self) -> list[dict[str, Any]]:
+        """Return the results as plain values."""
+        return [
+            {
+                "engine": item.method.engine,
+                "isolation": item.method.isolation,
+                "command": item.method.command(),
+                "devices": item.devices,
+                "check": item.check,
+                "passed": item.problem is None,
+            }
+            for item in self.results
+        ]
+
+
 def evaluate(
     method: AccessMethod, expected: Seen, seen: Seen, host_cuda: Callable[[], Mapping[str, Any] | None]
 ) -> MethodResult:

@@ -17,12 +17,14 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import CDI, DEVICES, RUNTIME
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.neuron.vendor import (
     RUNTIME_NAME,
     VISIBLE_DEVICES,
     NeuronVendor,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import (
+    SelectionError,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import EngineState
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.access_methods import AccessMethod, Offer

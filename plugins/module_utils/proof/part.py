@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import after_driver, is_driver_wanted
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import after_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import variables as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
@@ -21,12 +21,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import
 
 def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     host, request = context.host, toolkit_request.read(context.values["nvidia_container_toolkit"])
-    if request.state == "absent":
-        return Part(reasons=["nvidia_container_toolkit_state is absent"])
-    if request.source == "none" and "cdi" not in request.isolations:
-        return Part(reasons=["nvidia_container_toolkit_source is none"])
-    if not is_driver_wanted(host, context.values):
-        return Part(reasons=["this host needs no NVIDIA driver"])
+    needless = proof_plan.needless(host, request, context.values)
+    if needless:
+        return Part(reasons=[needless])
     driver, engine = outcomes.driver(parts), outcomes.engine(parts)
     obstacle = None if driver.installs else proof_plan.obstacle(after_driver(host, driver), context.facts)
     installed = engine_versions(host, engine_request.read(context.values["container_engine"]), engine)

@@ -9,13 +9,13 @@ The host is accessed only through arguments.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import method_results
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.access_methods import AccessMethod, Offer
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.method_results import MethodResult
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.method_results import MethodResult, ProofResult
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.proof_containers import StartError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.proof_image import ImageError
 
@@ -93,30 +93,6 @@ class ProofHost:
     build: Callable[[], ProofImage]
     offer: Callable[[Client, Sequence[Unit]], Offer]
     program: str
-
-
-@dataclass
-class ProofResult:
-    """The methods with their results, and why the proof failed, as sentences. It passed if there are none."""
-
-    results: list[MethodResult] = field(default_factory=list)
-    # Why an engine does not offer a method, by "engine isolation".
-    obstacles: dict[str, str] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-
-    def methods(self) -> list[dict[str, Any]]:
-        """Return the results as plain values."""
-        return [
-            {
-                "engine": item.method.engine,
-                "isolation": item.method.isolation,
-                "command": item.method.command(),
-                "devices": item.devices,
-                "check": item.check,
-                "passed": item.problem is None,
-            }
-            for item in self.results
-        ]
 
 
 class ProofGpus:

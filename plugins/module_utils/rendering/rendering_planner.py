@@ -9,18 +9,22 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
+    access_as_engine_options,
+    engine_module_options,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_assignment import Assignment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import IsolationError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.plan_result import PlanError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import (
     ContainerTask,
     RequirementError,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Docker, Image, Podman
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import EngineError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering import engine_arguments
+from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering import compose_file, engine_command_arguments
 
 _KEYS = ("docker_args", "podman_args", "compose")
 
@@ -84,15 +88,15 @@ class RenderingPlanner(Planner):
         options = {name: self._access_options(name, access, env) for name, access in accesses.items()}
         docker, podman = options.get("docker"), options.get("podman")
         return {
-            "docker_args": None if docker is None else engine_arguments.docker_args(docker),
-            "podman_args": None if podman is None else engine_arguments.podman_args(podman),
-            "compose": None if docker is None else engine_arguments.compose(self._name, docker),
+            "docker_args": None if docker is None else engine_command_arguments.docker_args(docker),
+            "podman_args": None if podman is None else engine_command_arguments.podman_args(podman),
+            "compose": None if docker is None else compose_file.compose(self._name, docker),
         }
 
     def _access_options(self, engine: str, access: Access, env: Mapping[str, str]) -> dict[str, Any]:
         """Return the options of the engine's module that give access to the GPUs and to the optional features."""
-        extras = engine_module_options.extra_options(engine, {}, self._extras)
-        options = engine_module_options.module_arguments(
+        extras = access_as_engine_options.extra_options(engine, {}, self._extras)
+        options = access_as_engine_options.module_arguments(
             engine, extras, access, name=self._name, image=None, state="started", labels={}, image_env=env
         )
         return {key: value for key, value in options.items() if key not in ("name", "state")}

@@ -13,7 +13,9 @@ import os
 import re
 from typing import Callable, NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import (
+    login_digests,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_list_names
 
 # The pockets of a release: suffixes of the codename in a suite.
@@ -74,8 +76,8 @@ def restored(files: dict[str, str], changes: list[dict]) -> dict[str, str]:
     found = {}
     for change in changes:
         current = files.get(change["path"])
-        if current is not None and change["after"] in (current, url_logins.sealed(current)):
-            found[change["path"]] = url_logins.unsealed(change["before"], current)
+        if current is not None and change["after"] in (current, login_digests.sealed(current)):
+            found[change["path"]] = login_digests.unsealed(change["before"], current)
     return {path: text for path, text in found.items() if text != files[path]}
 
 
@@ -317,3 +319,10 @@ def _insert(text: str, changes: list[tuple[dict, list[str]]]) -> str:
             kept, rest = (kept, rest) if rest.strip() else (kept.rstrip(), "")
         lines[index] = f"{kept} {' '.join(components)}{rest}{end}"
     return "".join(lines)
+
+
+def is_source(path: str) -> bool:
+    """Return whether apt reads a file as sources."""
+    return path == "/etc/apt/sources.list" or (
+        os.path.dirname(path) == "/etc/apt/sources.list.d" and path.endswith((".list", ".sources"))
+    )

@@ -9,7 +9,11 @@ import dataclasses
 import os
 import stat
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, owned, url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import (
+    atomic_file,
+    login_digests,
+    owned,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import proxy_and_logins as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.repository_options import RepositoryError
@@ -74,7 +78,7 @@ def _shown(path: str, content: bytes | None, is_secret: bool) -> str:
     # A secret file without a known login is in another format.
     is_unknown = is_secret and sealed == text
     if is_unknown or os.path.dirname(path) in _LOGIN_DIRECTORIES or not _is_valid(text):
-        return f"digest: {url_logins.digest(text)}\n"
+        return f"digest: {login_digests.digest(text)}\n"
     return sealed
 
 

@@ -14,7 +14,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import (
+    login_digests,
+    url_logins,
+)
 
 # The variables of a role, without its prefix.
 URLS = ("mirror", "proxy", "key_url", "runfile_url")
@@ -105,6 +108,12 @@ def login_for(url: str, settings: Mapping[str, Any]) -> tuple[str, str]:
     return (username, password) if is_same_server(url, mirror) else ("", "")
 
 
+def login_of_mirror(url: str, settings: Mapping[str, Any]) -> tuple[str, str]:
+    """Return user name and password for a repository. Only a mirror that the user set gets them, and no directory."""
+    is_server = settings["mirror"] and not url.startswith("file:")
+    return login_for(url, settings) if is_server else ("", "")
+
+
 def with_login(url: str, username: str, password: str) -> str:
     """Return a proxy's URL with its login, for programs that read the proxy from the environment."""
     if not url or not username:
@@ -178,5 +187,5 @@ def zypper_lines(reached: RepositoryAccess, credentials: str) -> list[str]:
 def sealed_entry(text: str) -> str:
     """Replace the logins in an entry with digests, so that a changed login still changes the text."""
     lines = "".join(found.group() for found in _DNF_LOGIN.finditer(text))
-    rest = url_logins.sealed(_DNF_LOGIN.sub("", text))
-    return f"{rest}# login: {url_logins.digest(lines)}\n" if lines else rest
+    rest = login_digests.sealed(_DNF_LOGIN.sub("", text))
+    return f"{rest}# login: {login_digests.digest(lines)}\n" if lines else rest

@@ -8,7 +8,10 @@ Every run imports this file on every host, so it imports little.
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import (
+    login_digests,
+    owned,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import proxy_and_logins as repository_access
 
@@ -48,4 +51,4 @@ def is_login(path: str) -> bool:
 
 def sealed(path: str, text: str) -> str:
     """Return the text of one of these files with digests in place of the logins."""
-    return url_logins.digest(text) if is_login(path) else repository_access.sealed_entry(text)
+    return login_digests.digest(text) if is_login(path) else repository_access.sealed_entry(text)

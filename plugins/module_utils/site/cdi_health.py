@@ -8,7 +8,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import directories
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import observed_host_nodes, stale_driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import (
+    duplicate_specifications,
+    stale_device_nodes,
+    stale_driver_version,
+    stale_gpu_uuids,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.specification_document import Comparison
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toolkit_cdi_units
@@ -36,13 +41,13 @@ def problems(host: Host, facts: dict[str, t.Any]) -> list[str]:
                 ours=ours,
                 command=remedy,
             )
-            or stale_driver_version.changed_message(
-                path, spec["uuids"], observed_host_nodes.uuids(facts), ours=ours, command=remedy
+            or stale_gpu_uuids.changed_message(
+                path, spec["uuids"], stale_gpu_uuids.present(facts), ours=ours, command=remedy
             )
             or _different(host, facts, spec, remedy)
         )
         found += [text] if text else []
-    return [*found, *stale_driver_version.duplicates(specs)]
+    return [*found, *duplicate_specifications.duplicates(specs)]
 
 
 def notes(host: Host, facts: dict[str, t.Any]) -> list[str]:
@@ -61,7 +66,7 @@ def _different(host: Host, facts: dict[str, t.Any], spec: t.Any, command: str | 
         return None
     more = [f"{len(differences) - _MOST} more differences"] if len(differences) > _MOST else []
     text = " and ".join([*differences[:_MOST], *more])
-    return stale_driver_version.different_message(spec["path"], text, ours=spec["ours"], command=command)
+    return stale_device_nodes.different_message(spec["path"], text, ours=spec["ours"], command=command)
 
 
 def _compared(host: Host, facts: dict[str, t.Any], spec: t.Any) -> Comparison:
@@ -69,4 +74,4 @@ def _compared(host: Host, facts: dict[str, t.Any], spec: t.Any) -> Comparison:
     specs = host.get("cdi_specs", [])
     effective = {name: other["path"] for other in specs for name in other.get("nodes") or {}}
     names = [name for name in spec.get("nodes") or {} if effective[name] == spec["path"]]
-    return observed_host_nodes.compare_specification(spec, host.get("cdi_nodes"), facts, names)
+    return stale_device_nodes.compare_specification(spec, host.get("cdi_nodes"), facts, names)

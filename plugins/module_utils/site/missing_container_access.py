@@ -24,7 +24,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     toolkit_cdi_units,
     version_compatibility,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import registration_and_removal as cri_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.variables import ToolkitRequest
 
 if t.TYPE_CHECKING:

@@ -13,7 +13,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import LOCK_TIMEOUT, Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.package_query_timeouts import (
+    LOCK_TIMEOUT,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import (
+    Part,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan_of_all_parts import query, rejected_sources
 

@@ -17,7 +17,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import variables as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import is_driver_wanted
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import hold_support
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.holds import (
+    hold_support,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part, Values

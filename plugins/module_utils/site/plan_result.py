@@ -33,19 +33,6 @@ def of_parts(parts: dict[str, Part], *, check_mode: bool) -> dict[str, Any]:
     }
 
 
-def is_converged(result: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Return whether playbook site has nothing to do on the host. `facts`: what the plan read about the GPUs."""
-    if result["acting"] or result["drain"] is not None or needs_record(result.get("adoption")):
-        return False
-    verify = result["plan"].get("verify") or {}
-    return not verify.get("applies") or facts.get("nvidia_gpu_state") == "ready"
-
-
-def needs_record(adoption: Mapping[str, Any] | None) -> bool:
-    """Return whether the run has to hold packages of a prepared image, or to write the report of the adoption."""
-    return adoption is not None and bool(adoption["hold"] or not adoption["is_written"])
-
-
 def shortened(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result with the observation as text, and without the plan, which changes nothing."""
     rest = {name: value for name, value in result.items() if name not in ("host", "plan")}

@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver.part import PART as AMD_DRIVER
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.part import PART as CUDA_TOOLKIT
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.part import PART as NVIDIA_DRIVER
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.part import PART as CONTAINER_ENGINE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gaudi_driver.part import PART as GAUDI_DRIVER
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import role as kubernetes_role
@@ -18,7 +19,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import vari
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.declaration import Declaration, Owns
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.part import PART as NVIDIA_PERSISTENCED
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.part import PART as CONTAINER_PROOF
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.driver_part import PART as NVIDIA_DRIVER
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.verify_part import PART as VERIFY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.volume_part import PART as DRIVER_VOLUME
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.role import ROLE as GPU_SLURM_NODE

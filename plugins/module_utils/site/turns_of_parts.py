@@ -46,7 +46,7 @@ def task_file(turn: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
     if how is None:
         return ""
     if how == REPORTED:
-        return "part_report.yml" if plan["plan"][turn["part"]].get("changes") else ""
+        return "turn_only_reports.yml" if plan["plan"][turn["part"]].get("changes") else ""
     if not turn["role"]:
         return f"parts/{turn['part']}.yml"
-    return "part_role.yml" if turn["removal"] == (turn["part"] in plan["removed_first"]) else ""
+    return "turn_runs_role.yml" if turn["removal"] == (turn["part"] in plan["removed_first"]) else ""

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""AutoDetect of gres.conf: the line of a node, which vendors a plugin detects, and what contradicts it."""
+"""AutoDetect of gres.conf: the line of a node, what a plugin detects or lacks, and what contradicts it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,17 @@ DETECTED = {"nvml": (NVIDIA,), "rsmi": (AMD,), "oneapi": (INTEL,), "nvidia": (NV
 def line(node: str, plugin: str) -> str:
     """Return the line with which slurmd detects the GPUs of a node."""
     return f"NodeName={node} AutoDetect={plugin}"
+
+
+def missing_plugin(plugin: str, installed: Sequence[str]) -> str | None:
+    """Return what to install if the plugin that the user has named is missing."""
+    if plugin in installed:
+        return None
+    return (
+        f"slurmd cannot detect GPUs with {plugin}: the plugin gpu_{plugin}.so is not installed. "
+        f"Installed plugins: {', '.join(installed) or 'none'}. Install the plugin of the same release as slurmd, or "
+        "use off."
+    )
 
 
 def effective(lines: Sequence[SlurmLine]) -> str:

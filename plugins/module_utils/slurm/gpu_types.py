@@ -1,12 +1,12 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The name of a GPU model as a Slurm type: the short name that users request, for example gpu:h100:2."""
+"""The name of a GPU model as a Slurm type, for example gpu:h100:2, and the user's names of models."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import GAUDI
@@ -49,3 +49,24 @@ def type_of(model: str | None) -> str:
 def partition_type(parent: str, profile: str) -> str:
     """Return the type of a MIG device or of another partition: h100, 1g.10gb+me → h100_1g.10gb_me."""
     return f"{parent}_{_NOT_ALLOWED.sub('_', profile.lower()).strip('_.-')}"
+
+
+def unknown_models(devices: Iterable[Mapping[str, Any]], types: Mapping[str, str]) -> str:
+    """Return which models no device has. Variables of a fleet may also name the models of other hosts.
+
+    A host all of whose models are named needs none of the other names.
+    """
+    devices = list(devices)
+    names = [{device["model"], device["generation"]} - {None} for device in devices]
+    strange = sorted(set(types).difference(*names))
+    if not strange or all(one & set(types) for one in names):
+        return ""
+    here = " and ".join(
+        f"the {kind}s {', '.join(map(repr, found))}"
+        for kind in ("model", "generation")
+        if (found := sorted({device[kind] for device in devices} - {None}))
+    )
+    return (
+        f"gpu_slurm_node_types names {', '.join(map(repr, strange))}, but this host has {here or 'unknown models'}. "
+        "Correct the name, or also set the types of all devices of this host."
+    )

@@ -6,32 +6,23 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import (
     auto_detection,
     cgroup_constrain_devices,
     configuration_files,
     gpu_types,
-    reported_gres,
+    node_findings,
+    slurmd_at_boot,
     unusable_variables,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import gres_lines as slurm_gres_lines
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_drain_and_resume import SlurmNode
 
-GRES, CGROUP, SLURM = "gres.conf", "cgroup.conf", "slurm.conf"
-# The state of a node whose registration the controller rejected, in scontrol and in sinfo.
-_REJECTED = {"INVALID_REG", "INVAL"}
-# Seconds that slurmd waits for the device nodes at boot.
-_WAIT = 120
-# Units that create device nodes, or change what they are. An ordering after a unit that does not exist has no effect.
-_AFTER = (
-    "nvidia-persistenced.service nvidia-mig-manager.service nvidia-fabricmanager.service gpufleet-cdi-refresh.service"
-)
+GRES, CGROUP = "gres.conf", "cgroup.conf"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +111,7 @@ def plan(host: SlurmHost, request: SlurmRequest) -> SlurmNodePlan:
     if result.restart:
         result.changes.append("restart slurmd.service")
     if request.present:
-        result.findings = findings(host, result.node_gres, constrains=request.constrain_devices)
+        result.findings = node_findings.findings(host, result.node_gres, constrains=request.constrain_devices)
     return result
 
 
@@ -131,12 +122,8 @@ def _describe(
     general = [line for line in others if "autodetect" in line.options and "nodename" not in line.options]
     if request.detect == "off":
         result.gres_lines = slurm_gres_lines.lines(host.name, selected, detection_off=bool(general))
-    elif request.detect not in host.detects:
-        found = ", ".join(host.detects) or "none"
-        result.problems.append(
-            f"slurmd cannot detect GPUs with {request.detect}: the plugin gpu_{request.detect}.so is not installed. "
-            f"Installed plugins: {found}. Install the plugin of the same release as slurmd, or use off."
-        )
+    elif missing := auto_detection.missing_plugin(request.detect, host.detects):
+        result.problems.append(missing)
     elif selected:
         result.gres_lines = [auto_detection.line(host.name, request.detect)]
     result.node_gres = slurm_gres_lines.node_gres(selected)
@@ -214,97 +201,8 @@ def _edit(host: SlurmHost, name: str, lines: list[str], result: SlurmNodePlan) -
 def _plan_drop_in(
     host: SlurmHost, request: SlurmRequest, selected: Sequence[slurm_gres_lines.SlurmGres], result: SlurmNodePlan
 ) -> None:
-    wanted = drop_in(selected) if request.present and selected else None
+    wanted = slurmd_at_boot.drop_in(selected) if request.present and selected else None
     if wanted == host.drop_in:
         return
     result.writes[owned.SLURMD_DROP_IN] = wanted
     result.changes.append(f"{'remove' if wanted is None else 'write'} {owned.SLURMD_DROP_IN}")
-
-
-def drop_in(selected: Sequence[slurm_gres_lines.SlurmGres]) -> str:
-    """Return the drop-in with which slurmd waits at boot for the device nodes in gres.conf.
-
-    slurmd ends if a node of gres.conf does not exist. No unit stands for the nodes of most drivers, so it waits itself.
-    """
-    paths = list(dict.fromkeys(path for one in selected for path in one.files))
-    minors = [path[len("/dev/nvidia") :] for path in paths if path.startswith("/dev/nvidia") and path[-1].isdigit()]
-    minors = [minor for minor in minors if minor.isdigit()]
-    lines = [
-        "# Written by role gpufleet.hosts.gpu_slurm_node. Changes in this file are lost.",
-        "[Unit]",
-        f"After={_AFTER}",
-        "[Service]",
-    ]
-    if minors:
-        # NVIDIA's driver creates no nodes by itself.
-        options = " ".join(f"-c {minor}" for minor in minors)
-        lines.append(f"ExecStartPre=-/usr/bin/nvidia-modprobe -u {options}")
-    # After the time limit, slurmd starts anyway and names the node that is missing.
-    until = f"until [ -e $$f ] || [ $$n -ge {_WAIT} ]; do n=$$((n+1)); sleep 1; done"
-    loop = f"n=0; for f in {' '.join(paths)}; do {until}; done"
-    lines += [f"ExecStartPre=/bin/sh -c '{loop}'", f"TimeoutStartSec={_WAIT + 90}"]
-    return "\n".join(lines) + "\n"
-
-
-def findings(host: SlurmHost, wanted: str, *, constrains: bool = True) -> list[str]:
-    """Return what is wrong with the node in the controller's view, and with the settings that only it can change."""
-    found = []
-    settings = {
-        key: value
-        for line in configuration_files.parse(host.texts.get(SLURM) or "")
-        for key, value in line.options.items()
-    }
-    # An included file can have the settings.
-    if host.texts.get(SLURM) is not None and wanted and not configuration_files.includes(host.texts[SLURM] or ""):
-        if constrains and "cgroup" not in re.split("[,/]", settings.get("taskplugin", "").lower()):
-            found.append(
-                f"{SLURM} has no TaskPlugin=task/cgroup, so ConstrainDevices has no effect, and jobs can use GPUs of "
-                "other jobs."
-            )
-        if gpu_types.NAME not in settings.get("grestypes", "").lower().split(","):
-            found.append(f"{SLURM} has no GresTypes=gpu, so Slurm does not read the GPUs.")
-    if host.unanswered:
-        found.append(host.unanswered)
-    if host.node is None:
-        return found
-    way_out = f"Set Gres={wanted} in the node's line of {SLURM} on all nodes, and restart slurmctld."
-    if host.node.states & _REJECTED:
-        # The controller then shows the devices that the node has, and not those of its own slurm.conf.
-        found.append(
-            f"The controller rejected the registration of node {host.node.name} ({shown(host.node.reason)}), usually "
-            f"because {SLURM} has other devices than the node. {way_out}"
-        )
-    elif reported_gres.parse(host.node.gres) not in (reported_gres.parse(wanted), _untyped(wanted)):
-        found.append(
-            f"The controller has Gres={host.node.gres or '(none)'} for node {host.node.name}, but the node has "
-            f"{wanted or 'no devices'}. {way_out}"
-        )
-    return found
-
-
-def _untyped(wanted: str) -> dict[str, int]:
-    total = sum(reported_gres.parse(wanted).values())
-    return {"": total} if total else {}
-
-
-def health(host: SlurmHost) -> tuple[list[str], list[str]]:
-    """Return the problems of a node that this role need not have configured, and notes."""
-    selected, skipped = slurm_gres_lines.select(host.devices)
-    problems = (
-        findings(host, slurm_gres_lines.node_gres(selected))
-        if host.node is None or _counts_differ(host, selected)
-        else []
-    )
-    notes = [f"Slurm cannot use {one.device}: {one.reason}." for one in skipped]
-    node = host.node
-    if node is not None and node.is_closed:
-        state = "+".join(sorted(node.states)).lower()
-        text = f"Slurm gives node {node.name} no job ({state}): {shown(node.reason) or 'no reason given'}."
-        (problems if node.is_down else notes).append(text)
-    return problems, notes
-
-
-def _counts_differ(host: SlurmHost, selected: Sequence[slurm_gres_lines.SlurmGres]) -> bool:
-    """Return whether the number of devices differs. The types are the administrator's choice."""
-    known = sum(reported_gres.parse(host.node.gres).values()) if host.node else 0
-    return known != len(selected) or bool(host.node and host.node.states & _REJECTED)

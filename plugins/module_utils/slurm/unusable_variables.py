@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import auto_detection
+from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import auto_detection, gpu_types
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import gres_lines
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def problems(host: SlurmHost, request: SlurmRequest, selected: Sequence[gres_lines.SlurmGres]) -> list[str]:
     """Return what the user must correct, with the place and the way out."""
-    found = [_types(host.devices, request.types)]
+    found = [gpu_types.unknown_models(host.devices, request.types)]
     if request.detect != "off":
         found += [
             auto_detection.other_vendors(request.detect, selected),
@@ -34,24 +34,3 @@ def problems(host: SlurmHost, request: SlurmRequest, selected: Sequence[gres_lin
             "slurm.conf."
         )
     return [text for text in found if text]
-
-
-def _types(devices: Iterable[Mapping[str, Any]], types: Mapping[str, str]) -> str:
-    """Return which models no device has. Variables of a fleet may also name the models of other hosts.
-
-    A host all of whose models are named needs none of the other names.
-    """
-    devices = list(devices)
-    names = [{device["model"], device["generation"]} - {None} for device in devices]
-    strange = sorted(set(types).difference(*names))
-    if not strange or all(one & set(types) for one in names):
-        return ""
-    here = " and ".join(
-        f"the {kind}s {', '.join(map(repr, found))}"
-        for kind in ("model", "generation")
-        if (found := sorted({device[kind] for device in devices} - {None}))
-    )
-    return (
-        f"gpu_slurm_node_types names {', '.join(map(repr, strange))}, but this host has {here or 'unknown models'}. "
-        "Correct the name, or also set the types of all devices of this host."
-    )

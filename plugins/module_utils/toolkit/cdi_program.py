@@ -15,6 +15,7 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import pinned_environment, standalone_program
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification_writing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import missing_pynvml
 
 Run = Callable[[list], tuple]
 
@@ -24,7 +25,7 @@ def main(options: dict[str, Any]) -> None:
     pinned_environment.pin()
     try:
         lines = refresh(options, standalone_program.run)
-    except (*specification_writing.ERRORS, gather.BindingMissing) as error:
+    except (*specification_writing.ERRORS, missing_pynvml.BindingMissing) as error:
         sys.stderr.write(f"{specification_writing.error_text(error, options['path'])}\n")
         raise SystemExit(1) from None
     sys.stdout.write("".join(f"{line}\n" for line in lines))

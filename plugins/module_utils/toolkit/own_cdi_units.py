@@ -10,8 +10,12 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import directories
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification, stale_driver_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.stale_driver_version import REFRESH_UNIT as UNIT
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import (
+    specification,
+    specification_kinds,
+    stale_driver_version,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.rewrite_command import REFRESH_UNIT as UNIT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import root_python
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
@@ -24,8 +28,8 @@ if t.TYPE_CHECKING:
 # The options of the program: those of module nvidia_cdi_spec, the root directory, and the units that come first.
 OPTIONS: dict[str, t.Any] = {
     "state": "present",
-    "mode": specification.GPU,
-    "vendor": stale_driver_version.VENDOR,
+    "mode": specification_kinds.GPU,
+    "vendor": specification_kinds.VENDOR,
     "class": None,
     "device_names": list(specification.DEFAULT_NAMES),
     "path": owned.CDI_REFRESHED,
@@ -107,7 +111,7 @@ def plan(
 
     `driver`: the version that is loaded or will be. `digest` returns that of the program, or None if the controller
     cannot build it. `has_new_driver`: its files change in this run. `waits` and `changed`: see
-    `cdi_units`.
+    `toolkit_cdi_units`.
     """
     state = host["services"].get(UNIT) or {}
     if state.get("load_state") == "masked":

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import stale_driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import rewrite_command
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import variables as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import variables as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names
@@ -23,15 +23,16 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan imp
     of_role,
     of_steps,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_toml, toolkit_cdi_units
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
+    config_toml,
+    hosts_without_engine,
+    toolkit_cdi_units,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import variables as toolkit_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as toolkit_cri
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import HABANA
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
-    nvidia_and_habana_runtimes as node_runtime,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import other_configuration_owners
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.version_compatibility import ENGINES
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ def plan(context: Context, parts: Mapping[str, Part]) -> Part:
     if not driver_request.is_driver_wanted(host, context.values):
         return _idle_toolkit(host, "this host needs no NVIDIA driver")
     engines = engine_versions(host, engine, outcomes.engine(parts))
-    if toolkit_cri.has_unpackaged_containerd(host):
+    if other_configuration_owners.has_unpackaged_containerd(host):
         engines.setdefault("containerd", None)
-    without = None if engines else node_runtime.without_engine(host)
+    without = None if engines else hosts_without_engine.without_engine(host)
     if without:
         return _idle_toolkit(host, without)
     driver = outcomes.driver(parts)
@@ -162,7 +163,7 @@ PART = Declaration(
             owned.CDI_UNIT,
             owned.WRAPPER,
         ),
-        units=(*toolkit_cdi_units.UNITS, stale_driver_version.REFRESH_UNIT, "crio.service"),
+        units=(*toolkit_cdi_units.UNITS, rewrite_command.REFRESH_UNIT, "crio.service"),
         repositories=(owned.CONTAINER_TOOLKIT_REPOSITORY_ID,),
     ),
 )

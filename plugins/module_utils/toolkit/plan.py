@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     config_toml,
     docker_runtime,
+    hosts_without_engine,
     nvidia_docker_file,
     own_cdi_units,
     package_plan,
@@ -30,10 +31,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     version_compatibility,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import default_runtime
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
-    nvidia_and_habana_runtimes as node_runtime,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import registration_and_removal as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.cri_changes import CriPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor import TomlError
 
 if t.TYPE_CHECKING:
@@ -69,7 +68,7 @@ class ToolkitPlan:
     # The program nvidia-docker.
     wrapper: nvidia_docker_file.WrapperFile = dataclasses.field(default_factory=nvidia_docker_file.WrapperFile)
     # The runtime in containerd and CRI-O.
-    cri: cri_plan.CriPlan = dataclasses.field(default_factory=cri_plan.CriPlan)
+    cri: CriPlan = dataclasses.field(default_factory=CriPlan)
     # What removes the rest of nvidia-docker 1 and 2.
     migration: migration_plan.Migration = dataclasses.field(default_factory=migration_plan.Migration)
     problems: list[str] = dataclasses.field(default_factory=list)
@@ -100,11 +99,11 @@ def plan(
 
     `versions` is None before the query of the repositories. `engines`: the versions of the engines that are installed
     or will be. `driver`: the version of the driver that is loaded or will be. `has_new_driver`: its files
-    change in this run. `cdi_waits` and `cdi_changed`: see `cdi_units`. `restart_policy`: that of role
+    change in this run. `cdi_waits` and `cdi_changed`: see `toolkit_cdi_units`. `restart_policy`: that of role
     container_engine. `cdi_program` returns the digest of the program of own_cdi, or None.
     """
     result = ToolkitPlan()
-    node = node_runtime.own_containerd(host)
+    node = hosts_without_engine.own_containerd(host)
     if request.migrate:
         result.migration = migration_plan.plan(host, remove_containers=request.migrate_remove_containers)
         host = migration_plan.after(host, result.migration)
@@ -271,7 +270,7 @@ def _wrapper(result: ToolkitPlan, host: Host, engines: t.Collection[str], *, wan
 
 
 def _config(result: ToolkitPlan, host: Host, request: ToolkitRequest, oci_runtime: str | None) -> None:
-    """Plan the keys of config.toml. `oci_runtime`: see `config_file.observed`."""
+    """Plan the keys of config.toml. `oci_runtime`: see `config_toml.observed`."""
     wrong = config_toml.value_problems(request.config)
     result.problems += [f"nvidia_container_toolkit_config: {text}" for text in wrong]
     if wrong:

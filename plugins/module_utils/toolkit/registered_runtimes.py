@@ -14,7 +14,7 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import dockerd_flags, option_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_editor, vulnerabilities
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import drop_in as cri_runtime
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import containerd_drop_in, crio_drop_in
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import NAME, PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor import TomlError
 
@@ -35,7 +35,7 @@ def by_engine(host: Host) -> dict[str, str]:
     readers: dict[str, t.Callable[[], str | None]] = {
         "docker": lambda: _docker(host),
         "containerd": lambda: _containerd(host),
-        "crio": lambda: cri_runtime.crio_program(host["cri_files"]["crio"]),
+        "crio": lambda: crio_drop_in.crio_program(host["cri_files"]["crio"]),
     }
     for name, read in readers.items():
         if (host["engines"].get(name) or {}).get("package"):
@@ -59,7 +59,7 @@ def _docker(host: Host) -> str | None:
 def _containerd(host: Host) -> str | None:
     if host["engines"]["docker"]["package"] and not coexistence.kubernetes(host):
         return None  # Docker's own containerd, whose CRI nobody uses.
-    return cri_runtime.containerd_program(
+    return containerd_drop_in.containerd_program(
         host["cri_files"]["containerd"], host["engines"]["containerd"]["version"] or ""
     )
 

@@ -20,21 +20,23 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_
     DaemonConfigError,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import distribution_paths
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.role_variables import NODE_ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_of_role
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     config_toml,
     docker_runtime,
+    hosts_without_engine,
     nvidia_docker_file,
     own_cdi_units,
     package_plan,
     toolkit_cdi_units,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
-    nvidia_and_habana_runtimes as node_runtime,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import registration_and_removal as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.cri_changes import CriPlan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import generated_configuration
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor import TomlError
 
 if t.TYPE_CHECKING:
@@ -82,7 +84,7 @@ class ToolkitRemoval:
     # The program nvidia-docker.
     wrapper: nvidia_docker_file.WrapperFile = dataclasses.field(default_factory=nvidia_docker_file.WrapperFile)
     # The runtime in containerd and CRI-O.
-    cri: cri_plan.CriPlan = dataclasses.field(default_factory=cri_plan.CriPlan)
+    cri: CriPlan = dataclasses.field(default_factory=CriPlan)
     # What the role does. The next two fields are derived from it.
     steps: list[Step] = dataclasses.field(default_factory=list)
     acts: bool = False
@@ -114,7 +116,7 @@ def plan(host: Host, restart_policy: str = "when_safe") -> ToolkitRemoval:
             f"({coexistence.counted(host, 'docker')}), and those with runtime nvidia need it. Nothing was changed. "
             "Stop the containers first."
         )
-    blocked = node_runtime.blocks_removal(host) if result.packages else None
+    blocked = blocked_by_node(host) if result.packages else None
     result.problems += [blocked] if blocked else []
     result.cri = cri_plan.removal(host, restart_policy)
     result.problems += result.cri.problems
@@ -144,6 +146,33 @@ def _packages(host: Host, found: t.Collection[str]) -> tuple[list[str], list[str
         for name in ours
         if name in needed_by
     ]
+
+
+def blocked_by_node(host: Host) -> str | None:
+    """Return why the toolkit cannot be removed from a node whose distribution has its own containerd."""
+    node, texts = hosts_without_engine.own_containerd(host), host["cri_files"]["nodes"]
+    if node is None:
+        return None
+    ours = next(
+        (path for path in (distribution_paths.K0S_DROP_IN, *distribution_paths.SETTINGS.values()) if path in texts),
+        None,
+    )
+    if ours:
+        return (
+            f"NVIDIA's container toolkit cannot be removed: {ours} still lets {node.title} use runtime nvidia. Nothing "
+            f"was changed. Run role {NODE_ROLE} with {NODE_ROLE}_state=absent first."
+        )
+    try:
+        program = generated_configuration.registered(host, node, has_runtime=True)
+    except TomlError:
+        return None
+    number = coexistence.running(host, "k3s") + coexistence.running(host, "kubernetes")
+    if program != docker_runtime.PATH or not number:
+        return None
+    return (
+        f"NVIDIA's container toolkit cannot be removed: containers of {node.title} are running ({number}), and those "
+        f"with runtime nvidia need it. Nothing was changed. Drain the node, stop {node.unit} and its containers first."
+    )
 
 
 def _left_by_packages(host: Host) -> tuple[list[str], list[str]]:

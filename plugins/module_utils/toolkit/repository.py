@@ -9,7 +9,10 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    repositories_of_others,
+    role_repository,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 if t.TYPE_CHECKING:
@@ -93,4 +96,4 @@ def preference(definition: dict[str, t.Any], packages: t.Iterable[str]) -> str:
 
 def others(host: Host) -> list[str]:
     """Return the files of others with enabled entries for the repository or a mirror of it."""
-    return role_repository.others(host, NAME, r"/libnvidia-container.*/stable/(deb|rpm)/[^/]+/*$")
+    return repositories_of_others.others(host, NAME, r"/libnvidia-container.*/stable/(deb|rpm)/[^/]+/*$")

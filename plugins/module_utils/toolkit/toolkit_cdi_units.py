@@ -12,7 +12,12 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import PATH, is_like
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import directories
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import observed_host_nodes, stale_driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import (
+    duplicate_specifications,
+    stale_device_nodes,
+    stale_driver_version,
+    stale_gpu_uuids,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig_without_devices
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver
@@ -126,12 +131,12 @@ def waits(host: Host, facts: t.Mapping[str, t.Any] | None, driver: str | None) -
 
 def changed(host: Host, facts: t.Mapping[str, t.Any] | None) -> frozenset[str]:
     """Return the specifications whose devices or device nodes differ from those of the GPUs, without /var/run."""
-    present = observed_host_nodes.uuids(facts or {})
+    present = stale_gpu_uuids.present(facts or {})
     return frozenset(
         directories.real(spec["path"])
         for spec in host["cdi_specs"]
-        if stale_driver_version.changed_message(spec["path"], spec["uuids"], present, ours=spec["ours"])
-        or observed_host_nodes.compare_specification(spec, host.get("cdi_nodes"), facts or {}).differences
+        if stale_gpu_uuids.changed_message(spec["path"], spec["uuids"], present, ours=spec["ours"])
+        or stale_device_nodes.compare_specification(spec, host.get("cdi_nodes"), facts or {}).differences
     )
 
 
@@ -171,7 +176,7 @@ def _units(host: Host, result: Refresh, driver: str | None, *, makes_nodes: bool
     # Without a driver, the service cannot write the specification.
     result.restart = bool(driver) and (own not in specs or is_stale or has_new_driver or makes_nodes_now)
     result.remove = sorted(spec["path"] for path, spec in specs.items() if spec["ours"] and path != own)
-    result.reasons += stale_driver_version.duplicates(
+    result.reasons += duplicate_specifications.duplicates(
         [spec for spec in specs.values() if spec["path"] not in result.remove]
     )
 

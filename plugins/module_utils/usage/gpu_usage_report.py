@@ -9,8 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_choice, gpus_of_container
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import gpu_holders
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Inventory, Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import (
+    container_labels,
+    inspected_container,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_assignment import unit_indexes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import GpuUse, Holder, holders_of
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
@@ -74,7 +78,7 @@ def find_use(
 ) -> tuple[GpuUse, list[str]]:
     """Return what holds the GPUs, and sentences about holders that cannot be seen."""
     listed = [
-        gpus_of_container.as_holder(container, listing.state, accelerator.assigned_gpus(container, listing.state).held)
+        gpu_holders.as_holder(container, listing.state, accelerator.assigned_gpus(container, listing.state).held)
         for listing in listings.values()
         for container in listing.containers
     ]
@@ -123,7 +127,7 @@ def _list_containers(engine: Docker | Podman | UnavailableEngine) -> Listing:
     listing = Listing(state=EngineState(engine.name, ""))
     try:
         listing.state = engine.state()
-        listing.containers = [engine_choice.with_image_labels(engine, one) for one in engine.containers()]
+        listing.containers = [container_labels.with_image_labels(engine, one) for one in engine.containers()]
     except EngineError as error:
         listing.reason = str(error).strip().splitlines()[-1]
     return listing
@@ -180,24 +184,24 @@ def _describe_container(
     if state is None:
         return None
     assigned = accelerator.assigned_gpus(container, state)
-    key = gpus_of_container.as_holder(container, state, assigned.held).key
+    key = gpu_holders.as_holder(container, state, assigned.held).key
     held = frozenset(uuid for holder in holders if holder.key == key for uuid in holder.uuids)
     uuids = assigned.uuids | held
     if not uuids:
         return None
     if not accelerator.inventory.gpus:
         # Without the driver, device nodes cannot be mapped to UUIDs.
-        uuids = gpus_of_container.labeled_gpus(container) or uuids
+        uuids = container_labels.labeled_gpus(container) or uuids
     known = accelerator.inventory.by_uuid()
     units = sorted((known[uuid] for uuid in uuids if uuid in known), key=lambda unit: unit.order)
     return {
-        "name": gpus_of_container.name_of(container),
+        "name": inspected_container.name_of(container),
         "id": container.get("Id"),
         "engine": state.name,
         "image": container.get("ImageName") or (container.get("Config") or {}).get("Image"),
         "state": (container.get("State") or {}).get("Status"),
         "holds_gpus": bool(held),
-        "exclusive": gpus_of_container.is_exclusive(container),
+        "exclusive": container_labels.is_exclusive(container),
         "isolation": assigned.isolation,
         "uuids": [unit.uuid for unit in units] + sorted(uuids - set(known)),
         "indexes": unit_indexes(units),

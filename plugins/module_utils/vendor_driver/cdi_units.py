@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import directories
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names as hardware_vendors
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import root_python
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import cdi_specification_check
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendor_differences import VendorDriver
@@ -18,6 +19,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendo
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
+# The directories whose changes systemd watches, by vendor. The nodes of Neuron change only when the driver is loaded,
+# and systemd loads it before it starts the service. A reset changes the status of a Gaudi accelerator, but not its
+# nodes.
+_WATCHED = {hardware_vendors.AMD: ("/dev/dri",), hardware_vendors.GAUDI: ("/dev/accel",), hardware_vendors.NEURON: ()}
 _HEADER = "# Written by role gpufleet.hosts.{role}. Changes in this file are lost.\n"
 # The service is of type oneshot and does not remain active, so that the other units can start it again. Several changes
 # at once are no reason to refuse a start. At boot, udev loads the drivers. LogLevelMax drops systemd's own lines about
@@ -217,15 +222,27 @@ def _units(host: Host, vendor: VendorDriver, devices: Sequence[Mapping[str, Any]
     header = _HEADER.format(role=vendor.role)
     program = owned.ACCELERATOR_CDI_PROGRAMS[vendor.name]
     service = _SERVICE.format(title=vendor.title, python=host["root_python"], program=program)
-    watch = "\n".join(f"PathChanged={path}" for path in vendor.watch)
-    path = _PATH.format(title=vendor.title, watch=watch) if vendor.watch else None
+    watched = _WATCHED[vendor.name]
+    watch = "\n".join(f"PathChanged={path}" for path in watched)
+    path = _PATH.format(title=vendor.title, watch=watch) if watched else None
     units = owned.ACCELERATOR_CDI_UNITS[vendor.name]
     # While the driver is not loaded, it is not known whether the devices have partitions.
     is_unknown = not any(one["index"] is not None for one in devices)
     keeps = is_unknown and observed_files.content(host, units[2]) is not None
-    timer = _TIMER.format(title=vendor.title) if vendor.repartitions(devices) or keeps else None
+    timer = _TIMER.format(title=vendor.title) if _needs_timer(vendor, devices) or keeps else None
     texts = (service, path, timer)
     return {name: None if text is None else header + text for name, text in zip(units, texts)}
+
+
+def _needs_timer(vendor: VendorDriver, devices: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the devices can change without an event that systemd could watch.
+
+    AMD's driver creates the nodes of all possible partitions when it is loaded, and switching the mode creates none
+    (drivers/gpu/drm/amd/amdxcp). The kernel refuses to show the mode while a GPU is reset.
+    """
+    if vendor.name != hardware_vendors.AMD:
+        return False
+    return any(one["partition"]["mode"] or "partition" in one["unread"] for one in devices)
 
 
 def _is_on(name: str, state: Mapping[str, Any]) -> bool:

@@ -13,7 +13,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import role_packages, role_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Part, package_query, package_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.package_query_timeouts import (
+    package_query,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import (
+    Part,
+    package_removal,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import cdi_units
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.kubectl_client import KubernetesClient
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.pod_eviction import EvictionRules
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_drain_and_resume import SlurmClient
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import engine_containers
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import containers_with_gpus_of_any_vendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import WorkloadAdapter
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.command_adapter import CommandWorkload
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_record import WorkloadRecords
@@ -80,8 +80,8 @@ def _label(value: Any) -> str:
 
 _BUILDERS: dict[str, Callable[[Mapping[str, Any], WorkloadTools], WorkloadAdapter]] = {
     "none": lambda options, tools: NoWorkload(),
-    "docker": lambda options, tools: engine_containers.docker(options, tools.run, tools.binding),
-    "podman": lambda options, tools: engine_containers.podman(options, tools.run, tools.binding),
+    "docker": lambda options, tools: containers_with_gpus_of_any_vendor.docker(options, tools.run, tools.binding),
+    "podman": lambda options, tools: containers_with_gpus_of_any_vendor.podman(options, tools.run, tools.binding),
     "systemd": lambda options, tools: SystemdWorkload(tools.run, options.get("units") or ()),
     "command": _command,
     "slurm": _slurm,

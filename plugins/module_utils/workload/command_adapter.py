@@ -11,8 +11,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import (
     WorkloadError,
     WorkloadView,
-    shown_reason,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_reason import shown_reason
 
 # Exit statuses of the program `view`: the host gets new work, gets none and is idle, gets none and still works.
 OPEN, IDLE, BUSY = 0, 10, 75

@@ -15,11 +15,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import (
-    FAILED,
     EvictingAdapter,
     WorkloadAdapter,
     WorkloadError,
     WorkloadView,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_reason import (
+    FAILED,
     is_reason,
     reason_text,
     shown_reason,

@@ -18,8 +18,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.kubectl_
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import (
     WorkloadError,
     WorkloadView,
-    shown_reason,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_reason import shown_reason
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_record import WorkloadRecord, parse
 
 RECORD = "gpufleet.github.io/drain"

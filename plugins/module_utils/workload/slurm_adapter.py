@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_drain_and_resume import SlurmClient
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import WorkloadView, shown_reason
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import WorkloadView
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_reason import shown_reason
 
 
 class SlurmWorkload:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather_subset_option
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import gpu_fields
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "gpu"))
@@ -151,7 +151,9 @@ def test_the_facts_of_a_real_host_agree_with_its_nvidia_smi():
 
 
 def test_every_default_fact_is_compared_or_listed_as_not_printed():
-    facts = set(smi.flattened(gpu_fields.blank(gather.choose_subsets(gather.DEFAULT_SUBSETS))))
+    facts = set(
+        smi.flattened(gpu_fields.blank(gather_subset_option.choose_subsets(gather_subset_option.DEFAULT_SUBSETS)))
+    )
     mapped = {field.key for field in smi.FIELDS}
     assert facts - mapped - set(smi.UNPRINTED) == set(), "neither compared nor listed as not printed"
     assert mapped - facts == set(), "compared, but no fact"

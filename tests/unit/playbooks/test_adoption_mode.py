@@ -67,7 +67,7 @@ def run(tmp_path: Path, playbook: str, *options: str, hosts: dict | None = None)
     for path in tmp_path.rglob("*.yml"):
         text = path.read_text(encoding="utf-8")
         path.write_text(text.replace("gpufleet.hosts.gpu_host_plan:", "plan_for_test:"), encoding="utf-8")
-    for name, more in (("tasks/act.yml", INCLUDE), (f"{playbook}.yml", SHOW)):
+    for name, more in (("tasks/save_reports_and_skip_converged.yml", INCLUDE), (f"{playbook}.yml", SHOW)):
         with (tmp_path / name).open("a", encoding="utf-8") as file:
             file.write(more)
     seen = tmp_path / "seen"

@@ -115,7 +115,7 @@ def test_a_converged_host_has_four_task_results_with_the_table(tmp_path: Path) -
         {"ansible.builtin.set_fact": {"site_plan": result}, "tags": ["always"]},
         {**READ_FACTS, "tags": ["always"]},
     ]
-    act = {"ansible.builtin.import_tasks": str(ROOT / "playbooks/tasks/act.yml")}
+    act = {"ansible.builtin.import_tasks": str(ROOT / "playbooks/tasks/save_reports_and_skip_converged.yml")}
     # The tasks before the plan are no results of a host: Ansible does not count a skipped `meta`.
     first["tasks"] = [*planning, {**first["tasks"][-1], "block": [act]}]
     report = {"ansible.builtin.debug": {"msg": "nvidia_driver_report: {{ nvidia_driver_report.version }}"}}

@@ -20,7 +20,7 @@ HOSTS = {"a": ["third"], "b": ["first", "second", "third"], "c": ["second"], "d"
 
 def test_the_parts_keep_their_order_on_hosts_that_act_on_different_parts(tmp_path: Path) -> None:
     shutil.copytree(TASKS, tmp_path / "tasks")
-    (tmp_path / "tasks/ready.yml").write_text("[]\n", encoding="utf-8")
+    (tmp_path / "tasks/gpus_must_be_ready.yml").write_text("[]\n", encoding="utf-8")
     for turn in ORDER:
         shown = [{"ansible.builtin.debug": {"msg": f"{{{{ inventory_hostname }}}} {turn['part']} acts"}}]
         (tmp_path / f"tasks/parts/{turn['part']}.yml").write_text(json.dumps(shown), encoding="utf-8")
@@ -34,7 +34,7 @@ def test_the_parts_keep_their_order_on_hosts_that_act_on_different_parts(tmp_pat
         "connection": "local",
         "gather_facts": False,
         "vars": {"plans": plans, "gpufleet_plan": {}},
-        "tasks": [save, {"ansible.builtin.include_tasks": "tasks/change.yml"}],
+        "tasks": [save, {"ansible.builtin.include_tasks": "tasks/apply_parts_in_order.yml"}],
     }
     (tmp_path / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
     argv = ["ansible-playbook", "--check", "-i", f"{','.join(HOSTS)},", "play.yml"]

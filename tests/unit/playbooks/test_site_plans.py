@@ -78,7 +78,7 @@ def test_only_hosts_that_need_a_part_get_it(gpus: tuple[str, ...], state: str, e
     assert parts["verify"].plan["applies"] is ("nvidia_driver" in expected)
 
 
-REPORT, ROLE = "part_report.yml", "part_role.yml"
+REPORT, ROLE = "turn_only_reports.yml", "turn_runs_role.yml"
 STEP_FILES = {name: f"parts/{name}.yml" for name in ("driver_volume", "container_proof")}
 
 

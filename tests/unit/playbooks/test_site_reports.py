@@ -11,7 +11,7 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 
-ACT = Path(__file__).resolve().parents[3] / "playbooks/tasks/act.yml"
+ACT = Path(__file__).resolve().parents[3] / "playbooks/tasks/save_reports_and_skip_converged.yml"
 REPORTS = {"every": {"nvidia_driver_report": {"version": "1"}}, "engine": {"container_engine_report": {}}}
 
 

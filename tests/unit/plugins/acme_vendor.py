@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import gpus_of_container
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import (
     Gpu,
     GpuProcess,
     Inventory,
     Unit,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_distance import Topology
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import inspected_container
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing.inspected_container import AssignedGpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import find_use
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import Request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus_of_container import AssignedGpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import (
     CDI,
@@ -29,6 +27,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
     Choice,
     IsolationError,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpu_distance import Topology
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.optional_features import Extras
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kubelet_pod_devices
@@ -114,7 +114,9 @@ class AcmeVendor:
 
     def assigned_gpus(self, container, engine, exclude=()):
         names = {
-            name.partition("=")[2] for name in gpus_of_container.cdi_names(container, exclude) if name.startswith(KIND)
+            name.partition("=")[2]
+            for name in inspected_container.cdi_names(container, exclude)
+            if name.startswith(KIND)
         }
         by_cdi = frozenset(unit.uuid for unit in self.inventory.units if unit.uuid in names)
         given = (container.get("HostConfig") or {}).get("Devices") or ()
@@ -130,7 +132,7 @@ class AcmeVendor:
 
     def nodes(self, device):
         name = device.replace(f"/dev/char/{_MAJOR}:", "/dev/acme")
-        return {name: gpus_of_container.ACCESS if name.startswith(("/dev/acme", KIND)) else None}
+        return {name: inspected_container.ACCESS if name.startswith(("/dev/acme", KIND)) else None}
 
     def use(self, listed, *, whole_host, ignored=(), own=None):
         if not whole_host:

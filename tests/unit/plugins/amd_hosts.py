@@ -10,7 +10,12 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, pci_functions
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import accelerator_records, observation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import file_contents
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe.amd_gaudi_neuron import (
+    accelerator_records,
+    cdi_specifications,
+    render_and_video_groups,
+)
 
 UNITS = [path.rpartition("/")[2] for path in owned.ACCELERATOR_CDI_UNITS["amd"]]
 FILES = (
@@ -41,10 +46,10 @@ def observed(root: str | Path, *, log: str = "", kernel: str = "6.1.0-49-amd64",
         "python": "/usr/bin/python3",
         "root_python": "/usr/bin/python3",
         "accelerators": accelerator_pci_ids.groups(root, found, kernel, [kernel], records),
-        "former_groups": accelerator_records.former_groups(root, {one["vendor"] for one in found}),
-        "accelerator_specs": accelerator_records.specifications(root, ["/etc/cdi", "/var/run/cdi"]),
+        "former_groups": render_and_video_groups.former_users(root, {one["vendor"] for one in found}),
+        "accelerator_specs": cdi_specifications.observed(root, ["/etc/cdi", "/var/run/cdi"]),
         "services": {unit: dict(missing) for unit in UNITS},
-        "files": {path: observation._file(root, path) for path in FILES},
+        "files": {path: file_contents.of_file(root, path) for path in FILES},
     }
     host.update(changes)
     return host

@@ -9,7 +9,7 @@ import json
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import stale_driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_choice import IsolationHost
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import CDI_CONTROL, DRIVER, UUIDS, gpu, mig, slice_
 
 WHOLE = inventory_from_facts([gpu(index) for index in range(4)]).by_uuid()

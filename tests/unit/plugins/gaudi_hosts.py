@@ -9,7 +9,11 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerator_pci_ids, pci_functions
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import accelerator_records, observation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import file_contents
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe.amd_gaudi_neuron import (
+    accelerator_records,
+    cdi_specifications,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gaudi_trees import GaudiTree
 
@@ -38,8 +42,8 @@ def observed(tree: GaudiTree, key: str = "ubuntu-24.04", **changes: Any) -> dict
             **accelerator_pci_ids.groups(tree.root, found, kernel, [kernel], records),
             "nvidia": host["accelerators"]["nvidia"],
         },
-        accelerator_specs=accelerator_records.specifications(tree.root, ["/etc/cdi", "/var/run/cdi"]),
+        accelerator_specs=cdi_specifications.observed(tree.root, ["/etc/cdi", "/var/run/cdi"]),
         services={**host["services"], **{unit: dict(MISSING) for unit in UNITS}},
-        files={**host["files"], **{path: observation._file(tree.root, path) for path in FILES}},
+        files={**host["files"], **{path: file_contents.of_file(tree.root, path) for path in FILES}},
     )
     return host

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -82,10 +83,8 @@ def recorded(tmp_path_factory):
             (tasks / file).write_text(text, encoding="utf-8")
         plan_or_act = ("plan.yml", PLAN) if name == "observe" else ("act.yml", ACT)
         (tasks / plan_or_act[0]).write_text(plan_or_act[1], encoding="utf-8")
-        variables = ROLES / name / "vars/main.yml"
-        if variables.exists():
-            (tasks.parent / "vars").mkdir()
-            (tasks.parent / "vars/main.yml").write_bytes(variables.read_bytes())
+        if (ROLES / name / "vars").exists():
+            shutil.copytree(ROLES / name / "vars", tasks.parent / "vars")
     (folder / "library").mkdir()
     (folder / "library/fake_workload.py").write_text(MODULE, encoding="utf-8")
     hosts = [*DRAINING, "neuron_driver-fails", "gaudi_driver-busy", "neuron_driver-ends"]

@@ -16,9 +16,9 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import part as site_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import variables as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import DriverPlan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver_part as site_driver
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run, declared
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 
@@ -44,7 +44,13 @@ class Role:
         self.folder, self.state = folder, folder / "state"
         for part in ("tasks", "vars"):
             (folder / "role" / part).mkdir(parents=True)
-        for name in ("files.yml", "initramfs.yml", "marker.yml", "marker_set.yml", "marker_clear.yml"):
+        for name in (
+            "files.yml",
+            "initramfs.yml",
+            "pending_step_marker.yml",
+            "pending_step_marker_set.yml",
+            "pending_step_marker_clear.yml",
+        ):
             self.write(f"tasks/{name}", steps(name))
         (folder / "observe/tasks").mkdir(parents=True)
         for name in ("files.yml", "empty_directory.yml"):

@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_module_loading, reboot_decision
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reboot_decision
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules import kernel_module_loading
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run, driver_samples
 
 TASKS = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver" / "tasks"
@@ -49,7 +50,7 @@ class Host:
 
     def reload(self, modules: str) -> str:
         (self.root / "modules").write_text(modules)
-        for name in ("modules.yml", "module_users.yml", "module_obstacles.yml", *SHARED):
+        for name in ("modules.yml", "module_users.yml", "failed_reload_record.yml", *SHARED):
             text = (TASKS / name).read_text(encoding="utf-8").replace("/proc/modules", f"{self.root}/modules")
             text = text.replace("/run/gpufleet", f"{self.root}/run").replace("owner: root", f"owner: {os.getuid()}")
             text = text.replace("group: root", f"group: {os.getgid()}")

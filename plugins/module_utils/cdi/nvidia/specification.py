@@ -16,16 +16,13 @@ from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_document
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.stale_driver_version import KIND
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification_kinds
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.specification_kinds import KIND
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, file_mounts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_files import DriverFile
 
 _NO_NAME = "the device has no UUID that CDI accepts as a name. Add index to device_names."
-# What a specification describes, and the class of its kind: getClassOrDefault in NVIDIA/nvidia-container-toolkit,
-# pkg/nvcdi/options.go at v1.20.0.
-GPU, IMEX = "gpu", "imex"
-CLASSES = {GPU: "gpu", "gdrcopy": "gdrcopy", "gds": "gds", IMEX: "imex-channel", "nvswitch": "nvswitch"}
 # How device names are formed. With each way, a device has one name.
 NAMES = ("index", "type-index", "uuid")
 DEFAULT_NAMES = ("index", "uuid")
@@ -82,7 +79,7 @@ def build(gpus: list[dict], host: NvidiaCdiHost, library_edits: dict) -> specifi
 
 def build_feature(feature: str, host: NvidiaCdiHost) -> specification_document.CdiResult:
     """Build the specification of an optional feature, or of the IMEX channels."""
-    if feature == IMEX:
+    if feature == specification_kinds.IMEX:
         channels = nvidia_device_nodes.imex_channels(host.root)
         groups = {**{str(number): [path] for number, path in channels.items()}, "all": list(channels.values())}
         fault = f"no IMEX channel exists in {nvidia_device_nodes.IMEX_CHANNELS}. {nvidia_device_nodes.IMEX_ADVICE}"

@@ -17,7 +17,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import option_
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import directories, publish, specification_document
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_files as cdi_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification, stale_driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import (
+    rewrite_command,
+    specification,
+    specification_kinds,
+    written_by_toolkit,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 
 ERRORS = (specification_document.CdiError, cdi_file.FileError, driver_files.DriverFilesError, OSError)
@@ -26,7 +31,7 @@ error_text = publish.error_text
 
 def kind_of(params: Mapping[str, Any]) -> str:
     """Return the kind of the specification that the options describe."""
-    return f"{params['vendor']}/{params['class'] or specification.CLASSES[params['mode']]}"
+    return f"{params['vendor']}/{params['class'] or specification_kinds.CLASSES[params['mode']]}"
 
 
 def path_of(params: Mapping[str, Any]) -> str:
@@ -49,7 +54,7 @@ def apply_state(params: dict, gather_facts: Callable[[], dict], check: bool, roo
         "nvidia_cdi_spec",
         True,
         params["take_over"],
-        stale_driver_version.toolkit_origin,
+        written_by_toolkit.toolkit_origin,
     )
     _validate(params, place)
     build = (lambda: _build(params, gather_facts, root)) if params["state"] == "present" else None
@@ -79,7 +84,7 @@ def _build(params: dict, gather_facts: Callable[[], dict], root: str) -> specifi
         kind=kind_of(params),
         names=tuple(params["device_names"]),
     )
-    if params["mode"] != specification.GPU:
+    if params["mode"] != specification_kinds.GPU:
         return specification.build_feature(params["mode"], host)
     facts = gather_facts()
     if facts["nvidia_gpu_state"] != "ready":
@@ -106,8 +111,8 @@ def _warning(other: cdi_file.OtherSpec, kind: str) -> str:
     if other.managed and directories.real(other.path) == owned.CDI_REFRESHED:
         return (
             f"{other.path} already describes {kind}, so no specification was written. "
-            f"{stale_driver_version.REFRESH_UNIT} writes that file. After a change of the GPUs, run `systemctl restart "
-            f"{stale_driver_version.REFRESH_UNIT}`."
+            f"{rewrite_command.REFRESH_UNIT} writes that file. After a change of the GPUs, run `systemctl restart "
+            f"{rewrite_command.REFRESH_UNIT}`."
         )
     if other.managed:
         return (

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare the device nodes of a CDI device with those that its GPU or MIG device has now.
+"""Whether a CDI specification has other device nodes than its GPUs and MIG devices have now.
 
 A name in a specification proves nothing: minor numbers, the numbers of capabilities, the major numbers of some modules
 and the names of DRM nodes can change when the driver is loaded.
@@ -9,13 +9,17 @@ and the names of DRM nodes can change when the driver is loaded.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import rewrite_command
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.host_device_nodes import (
+    CAPABILITY,
+    GPU,
+    HostNodes,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.specification_document import (
     CdiNode,
     Comparison,
@@ -23,15 +27,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.specification_d
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes
 
-# The driver's own major number, which is fixed: NV_MAJOR_DEVICE_NUMBER in NVIDIA/open-gpu-kernel-modules.
-_DRIVER_MAJOR = 195
-_CONTROL_MINORS = {255: "/dev/nvidiactl", 254: "/dev/nvidia-modeset"}
-_UVM_MINORS = {0: "/dev/nvidia-uvm", 1: "/dev/nvidia-uvm-tools"}
-_GPU = re.compile(r"/dev/nvidia\d+")
-_CAPABILITY = re.compile(r"/dev/nvidia-caps/nvidia-cap(\d+)")
+# Names of devices by index: "0", "0:1", and those of NVIDIA's strategy type-index, "gpu0" and "mig0:1".
+_INDEX = re.compile(r"(?:gpu)?(\d+)|(?:mig)?(\d+):(\d+)")
+_UVM = "/dev/nvidia-uvm"
+_WSL = "/dev/dxg"
+
 _DRM = re.compile(r"/dev/dri/(?:card|renderD)\d+")
 _GRAPHICS = frozenset({"graphics", "display"})
-_DIRECTORIES = {"/dev": r"nvidia(?:\d+|ctl|-uvm|-uvm-tools|-modeset)", "/dev/nvidia-caps": r".*", "/dev/dri": r".*\d"}
 
 
 @dataclass(frozen=True)
@@ -44,75 +46,6 @@ class CdiUnit:
     gi: int | None = None
     ci: int | None = None
     is_mig: bool = False
-
-
-@dataclass(frozen=True)
-class HostNodes:
-    """The nodes of a host.
-
-    `numbers`: those of each existing node, None if it is not a character device. `majors`: /proc/devices. `drm`: the
-    DRM nodes of a GPU by its PCI address; a GPU that /sys does not show is missing. `mig_minors`: nvidia_device_nodes.
-    """
-
-    numbers: Mapping[str, Numbers | None] = field(default_factory=dict)
-    majors: Mapping[str, int] = field(default_factory=dict)
-    drm: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    mig_minors: Mapping[str, int] = field(default_factory=dict)
-
-    def numbers_of(self, path: str) -> Numbers | None:
-        """Return the numbers of a node, or None if they are unknown."""
-        return self.numbers.get(path) or self._by_name(path)
-
-    def name_of(self, node: CdiNode) -> str:
-        """Return the name that the driver uses for a node of a specification."""
-        numbers = node.numbers or self.numbers.get(node.path)
-        if numbers is None:
-            return node.path
-        major, minor = numbers
-        if major == _DRIVER_MAJOR:
-            return _CONTROL_MINORS.get(minor) or nvidia_device_nodes.gpu_node(minor)
-        if major == self.majors.get("nvidia-caps"):
-            return nvidia_device_nodes.capability_node(minor)
-        if major == self.majors.get("nvidia-uvm"):
-            return _UVM_MINORS.get(minor, node.path)
-        same = sorted(path for path, present in self.numbers.items() if present == numbers)
-        return node.path if not same or node.path in same else same[0]
-
-    def _by_name(self, path: str) -> Numbers | None:
-        for major, names in ((_DRIVER_MAJOR, _CONTROL_MINORS), (self.majors.get("nvidia-uvm"), _UVM_MINORS)):
-            found = next((minor for minor, name in names.items() if name == path), None)
-            if major is not None and found is not None:
-                return major, found
-        if _GPU.fullmatch(path):
-            return _DRIVER_MAJOR, int(path.removeprefix("/dev/nvidia"))
-        capability, major = _CAPABILITY.fullmatch(path), self.majors.get("nvidia-caps")
-        return (major, int(capability.group(1))) if capability and major is not None else None
-
-
-def read_nodes(root: str, addresses: Iterable[str | None]) -> HostNodes:
-    """Read the nodes of a host, and the DRM nodes of the GPUs at the PCI addresses."""
-    numbers = {
-        f"{directory}/{name}": _numbers(os.path.join(root, directory[1:], name))
-        for directory, pattern in _DIRECTORIES.items()
-        for name in listing(root, directory)
-        if re.fullmatch(pattern, name)
-    }
-    rows = (line.split() for line in (read_text(root, "/proc/devices") or "").splitlines())
-    majors = {row[1]: int(row[0]) for row in rows if len(row) == 2 and row[0].isdigit() and row[1].startswith("nvidia")}
-    drm = {
-        address: nvidia_device_nodes.drm_nodes(address, root)
-        for address in addresses
-        if address and os.path.isdir(os.path.join(root, "sys/bus/pci/devices", address))
-    }
-    return HostNodes(numbers, majors, drm, nvidia_device_nodes.mig_minors(root))
-
-
-def _numbers(path: str) -> Numbers | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return (os.major(status.st_rdev), os.minor(status.st_rdev)) if stat.S_ISCHR(status.st_mode) else None
 
 
 def compare(
@@ -178,13 +111,94 @@ def _is_foreign(name: str, units: Sequence[CdiUnit], host: HostNodes) -> bool:
         addresses = [unit.pci_bus_id or "" for unit in units]
         is_known = all(address in host.drm for address in addresses)
         return is_known and not any(name in host.drm[address] for address in addresses)
-    capability = _CAPABILITY.fullmatch(name)
+    capability = CAPABILITY.fullmatch(name)
     if capability:
         # The capabilities "config" and "monitor" belong to no GPU.
         common = [number for key, number in host.mig_minors.items() if not key.startswith("gpu")]
         return int(capability.group(1)) not in common
-    return bool(_GPU.fullmatch(name))
+    return bool(GPU.fullmatch(name))
 
 
 def _titles(units: Sequence[CdiUnit]) -> str:
     return ", ".join(unit.title for unit in units) or "any GPU"
+
+
+def different_message(path: str, differences: str, *, ours: bool, command: str | None = None) -> str:
+    """Return the message for a specification whose nodes differ from those of the host."""
+    return f"the CDI specification {path} is stale: {differences}; {rewrite_command.remedy(path, command, ours=ours)}"
+
+
+def compare_specification(
+    spec: Mapping[str, Any],
+    host: Mapping[str, Any] | None,
+    facts: Mapping[str, Any],
+    names: Iterable[str] | None = None,
+) -> Comparison:
+    """Compare the devices of an observed specification with the host. `names`: only these devices count.
+
+    Devices that the GPU facts do not show are left out: `stale_gpu_uuids.changed_message` reports their UUIDs.
+    """
+    units = _units(facts)
+    if not units:
+        return Comparison()
+    if spec.get("nodes") is None or host is None:
+        return Comparison(unknown=("its device nodes cannot be read",))
+    present = HostNodes(
+        numbers={path: _written_numbers(text) if text else None for path, text in host["numbers"].items()},
+        majors=host["majors"],
+        drm=host["drm"],
+        mig_minors=host["mig_minors"],
+    )
+    # A role that writes the file again does not create nodes of a module that is not loaded.
+    capabilities = ["compute"] if _UVM in present.numbers else []
+    common = spec["nodes"].get("", [])
+    # The GPUs of WSL2 have no nodes of their own.
+    if _WSL in common or any(_WSL in own for own in spec["nodes"].values()):
+        return Comparison()
+    differences: dict[str, None] = {}
+    unknown: dict[str, None] = {}
+    for name, own in spec["nodes"].items():
+        named = units.get(_key(name)) if name else None
+        if not named or (names is not None and name not in names):
+            continue
+        found = compare(named, [_node(text) for text in [*common, *own]], present, capabilities)
+        differences.update(dict.fromkeys(f"for device {name}, {text}" for text in found.differences))
+        unknown.update(dict.fromkeys(found.unknown))
+    return Comparison(tuple(differences), tuple(unknown))
+
+
+def _units(facts: Mapping[str, Any]) -> dict[str, list[CdiUnit]]:
+    """Return what each name of a device stands for. It is empty if the GPUs are not all known."""
+    found: dict[str, list[CdiUnit]] = {}
+    every = []
+    for gpu in facts.get("nvidia_gpus", []) if facts.get("nvidia_gpu_state") == "ready" else []:
+        if (gpu.get("health") or {}).get("state") == "lost":
+            return {}
+        mig = gpu.get("mig") or {}
+        minor, address = gpu.get("minor"), gpu.get("pci_bus_id")
+        if not mig.get("enabled"):
+            unit = CdiUnit(f"GPU {gpu.get('uuid') or gpu['index']}", minor, address)
+            found.update({name: [unit] for name in (str(gpu["index"]), str(gpu.get("uuid")))})
+            every.append(unit)
+        for device in (mig.get("devices") or []) if mig.get("enabled") else []:
+            unit = CdiUnit(
+                f"MIG device {device.get('uuid')}", minor, address, device.get("gi"), device.get("ci"), is_mig=True
+            )
+            found.update({name: [unit] for name in (f"{gpu['index']}:{device.get('index')}", str(device.get("uuid")))})
+            every.append(unit)
+    return {**found, "all": every} if every else {}
+
+
+def _key(name: str) -> str:
+    match = _INDEX.fullmatch(name)
+    return ":".join(part for part in match.groups() if part) if match else name
+
+
+def _node(text: str) -> CdiNode:
+    match = re.fullmatch(r"(.*) (\d+:\d+)", text, re.DOTALL)
+    return CdiNode(match[1], _written_numbers(match[2])) if match else CdiNode(text)
+
+
+def _written_numbers(text: str) -> Numbers:
+    major, minor = text.split(":")
+    return int(major), int(minor)

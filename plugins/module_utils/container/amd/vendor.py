@@ -10,10 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
-    amd_kfd_nodes,
-    sysfs_refusals,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd_kfd_nodes, sysfs_refusals
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.amd import visible_devices
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import (
@@ -23,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_in
     Unit,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_nodes_only import NodeVendor
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_distance import Topology
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpu_distance import Topology
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import EngineState
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import AMD

@@ -10,11 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import gaudi_module_sets, gaudi_sysfs_values
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
-    device_sets,
-    engine_module_options,
-    gpus_of_container,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import (
     Gpu,
     GpuWords,
@@ -22,10 +18,15 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_in
     Unit,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_nodes_only import NodeVendor
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_distance import Topology
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import Request, list_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import inspected_container
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import DEVICES, RUNTIME
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import sets_that_work_together
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpu_distance import Topology
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import (
+    Request,
+    list_request,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import ContainerTask
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import (
     Docker,
@@ -73,7 +74,7 @@ class GaudiVendor(NodeVendor):
         for one in devices:
             others = [node["path"] for node in one["nodes"] or () if node["role"] != "device"]
             # An accelerator is used through its device node. Monitoring and the network alone do not use it.
-            self._roles.update(dict.fromkeys(others, gpus_of_container.CONTROL))
+            self._roles.update(dict.fromkeys(others, inspected_container.CONTROL))
             self._own_nodes[one["stable_id"]] = tuple(others)
         gpus = {
             gpu.uuid: replace(gpu, nodes=frozenset(node for node in gpu.nodes if node not in self._own_nodes[gpu.uuid]))
@@ -85,7 +86,7 @@ class GaudiVendor(NodeVendor):
 
     def build_topology(self, devices: Sequence[Mapping[str, Any]]) -> Topology:
         """Return a topology in which accelerators that can work together are close."""
-        return device_sets.topology(gaudi_module_sets.groups([one["stable_id"] for one in devices]))
+        return sets_that_work_together.topology(gaudi_module_sets.groups([one["stable_id"] for one in devices]))
 
     def observe(self, needs: Collection[str] = ()) -> None:
         """Read the accelerators. Each one has its own control node."""

@@ -17,9 +17,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_in
     Unit,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_nodes_only import NodeVendor
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import Request, list_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import RUNTIME
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import (
+    Request,
+    list_request,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import ContainerTask
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Docker, Image, Podman
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_access import ACCESS

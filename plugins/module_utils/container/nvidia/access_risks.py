@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can deny a container access to its GPUs, or remove the access later."""
+"""What can deny a container access to its GPUs or remove it later, and which of them programs cannot use fully."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import glob
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Unit
@@ -19,12 +19,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
     RUNTIME,
     VOLUME,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_choice import (
-    IsolationHost,
-    requests_use_cdi,
-    runtime_mode,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.cdi_device_of_gpu import requests_use_cdi
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.toolkit_refusals import runtime_mode
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import EngineState
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import NvidiaUnit
 
 _CDI_BEFORE_RESTORE = (28, 2)
 # SELinux's booleans that let containers use device nodes with the host's label. Podman's documentation recommends the
@@ -38,6 +39,32 @@ _CAUSES = {
     HOST_LABEL: "because the nodes keep the host's label",
     UNKNOWN_LABEL: "because with NVIDIA's hook (mode legacy of the runtime) the nodes keep the host's label",
 }
+
+
+def warnings(
+    name: str, engine: EngineState, host: IsolationHost, units: Sequence[NvidiaUnit], options: Mapping[str, Any]
+) -> list[str]:
+    """Return warnings about events that can remove the access, and about GPUs that cannot be used fully.
+
+    `name`: the isolation. `options`: see engine_module_options.risk_options.
+    """
+    found = [
+        daemon_reload_risk(name, engine, host, units),
+        selinux_risk(name, engine, host, options),
+        restart_risk(name, engine, host, options.get("restart_policy")),
+    ]
+    prohibited = [
+        f"{unit.gpu} is in compute mode prohibited: CUDA programs cannot use it."
+        for unit in units
+        if unit.gpu.compute_mode == "prohibited"
+    ]
+    unhealthy = [
+        f"{unit.gpu} is {unit.gpu.health_state}: {reason}"
+        for unit in units
+        if unit.gpu.health_state != "ok"
+        for reason in unit.gpu.health_reasons or ("no reason given",)
+    ]
+    return [*(risk for risk in found if risk), *dict.fromkeys(prohibited), *dict.fromkeys(unhealthy)]
 
 
 def daemon_reload_risk(name: str, engine: EngineState, host: IsolationHost, units: Sequence[Unit]) -> str | None:

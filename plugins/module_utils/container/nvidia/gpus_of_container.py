@@ -4,7 +4,7 @@
 """Which of NVIDIA's GPUs a container has, from the engine's inspection result. Any tool may have created the container.
 
 A device node can have several paths. The functions take `nodes`, which maps a path to the nodes under the names that
-the driver's tools use (see access.canonical_nodes).
+the driver's tools use (see device_node_names.canonical_nodes).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import stale_driver_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import gpus_of_container
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification_kinds
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import (
     Inventory,
     same_pci_address,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus_of_container import AssignedGpus
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import inspected_container
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing.inspected_container import AssignedGpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import (
     CDI,
     DEVICE_REQUESTS,
@@ -77,8 +77,8 @@ def assigned_gpus(
 ) -> AssignedGpus:
     """Return the GPUs of a container, from the first isolation that gives access to any.
 
-    `swarm_variables`: see isolation.swarm_variables. `exclude` are the device nodes and CDI devices that the user
-    passed in addition to `gpus`.
+    `swarm_variables`: see no_gpus_from_default_runtime.swarm_variables. `exclude` are the device nodes and CDI devices
+    that the user passed in addition to `gpus`.
     """
     resolver = _UuidResolver(inventory)
     found = _gpus_by_isolation(
@@ -127,14 +127,14 @@ def _gpus_by_isolation(
     config = container.get("Config") or {}
     host = container.get("HostConfig") or {}
     requests = host.get("DeviceRequests") or ()
-    given = [f"{stale_driver_version.KIND}={value}" for value in gpus_of_container.option_values(config, "--gpus")]
-    cdi = [*gpus_of_container.cdi_names(container, exclude), *(name for name in given if name not in exclude)]
+    given = [f"{specification_kinds.KIND}={value}" for value in inspected_container.option_values(config, "--gpus")]
+    cdi = [*inspected_container.cdi_names(container, exclude), *(name for name in given if name not in exclude)]
 
     others = [node for name in cdi if not _CDI_NAME.match(name) for path in cdi_nodes(name) for node in nodes(path)]
 
     by_request: set[str] = set()
     for request in requests:
-        if not gpus_of_container.is_cdi(request) and _requests_gpus(request):
+        if not inspected_container.is_cdi(request) and _requests_gpus(request):
             by_request |= resolver.by_request(request)
 
     paths = [device.get("PathOnHost") or "" for device in host.get("Devices") or ()]
@@ -191,10 +191,10 @@ def _visible_devices(env: Mapping[str, str], variables: Collection[str]) -> list
 def node_role(node: str) -> str | None:
     """Return what a node or a CDI device gives, or None if it is not NVIDIA's."""
     if _GPU_NODE.match(node) or _CAPABILITY_NODE.match(node) or node.startswith("/dev/dri/") or _CDI_NAME.match(node):
-        return gpus_of_container.ACCESS
+        return inspected_container.ACCESS
     if node in OPTIONAL_NODES:
-        return gpus_of_container.OPTIONAL
-    return gpus_of_container.CONTROL if node.startswith("/dev/nvidia") else None
+        return inspected_container.OPTIONAL
+    return inspected_container.CONTROL if node.startswith("/dev/nvidia") else None
 
 
 class _UuidResolver:
@@ -263,7 +263,7 @@ class _UuidResolver:
 
 def _is_own(request: Mapping[str, Any]) -> bool:
     """Return whether a device request names NVIDIA's GPUs, with Docker's driver or through CDI."""
-    is_cdi = gpus_of_container.is_cdi(request) and any(map(_CDI_NAME.match, request.get("DeviceIDs") or ()))
+    is_cdi = inspected_container.is_cdi(request) and any(map(_CDI_NAME.match, request.get("DeviceIDs") or ()))
     return _requests_gpus(request) or is_cdi
 
 

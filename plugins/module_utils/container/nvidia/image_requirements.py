@@ -10,8 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import Request, list_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import DEVICE_REQUESTS, RUNTIME
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.cdi_device_of_gpu import requests_use_cdi
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.toolkit_refusals import runtime_mode
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import (
+    Request,
+    list_request,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import RequirementError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import EngineState
 
 _CDI_NAME = re.compile(r"^nvidia\.com/(?:gpu|mig)=")
 LABEL_VOLUMES = "com.nvidia.volumes.needed"
@@ -324,3 +333,11 @@ def _major_minor(text: str) -> str:
 def _padded(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     length = max(len(left), len(right))
     return left + (0,) * (length - len(left)), right + (0,) * (length - len(right))
+
+
+def requirement_checker(name: str, engine: EngineState, host: IsolationHost, units: Sequence[Unit]) -> str:
+    """Return whose rules count for the requirements of an image: see the constants."""
+    if name not in (RUNTIME, DEVICE_REQUESTS):
+        return MODULE
+    by_hook = runtime_mode(host) == "legacy" if name == RUNTIME else not requests_use_cdi(engine, host, units)
+    return HOOK if by_hook and not host.toolkit.disables_requirements else NOBODY

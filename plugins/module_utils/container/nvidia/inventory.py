@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_in
     Inventory,
     Unit,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_distance import Topology
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpu_distance import Topology
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import gpu_health as nvml_health
 

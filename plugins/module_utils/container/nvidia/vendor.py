@@ -15,35 +15,49 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specific
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import stale_driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import device_node_groups, engine_module_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Inventory
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_distance import Topology
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import GpuUse, Holder, find_use
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import (
-    PARTITION_MEMORY,
-    PROCESSES,
-    TOPOLOGY,
-    Request,
-    SelectionError,
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing.inspected_container import (
+    AssignedGpus,
+    NodeRoles,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus_of_container import AssignedGpus, NodeRoles
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import GpuUse, Holder, find_use
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import CDI, VOLUME, Choice
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import access as container_access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import access_risks, gpus_of_container
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import (
+    access_by_isolation as container_access,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import (
+    access_risks,
+    device_node_names,
+    device_nodes_by_capability,
+    driver_capabilities,
+    driver_files_of_container,
+    gpus_of_container,
+    image_requirements,
+    isolation_host,
+    no_gpus_from_default_runtime,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import (
     image_requirements as container_image,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import (
     isolation_choice as container_isolation,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.access import Libraries
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.driver_capabilities import (
-    driver_capabilities,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.driver_files_of_container import Libraries
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.image_requirements import ImageVerdict
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import (
     NvidiaUnit,
     inventory_from_facts,
     topology_from_facts,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpu_distance import Topology
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import (
+    Request,
+    SelectionError,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.required_readings import (
+    PARTITION_MEMORY,
+    PROCESSES,
+    TOPOLOGY,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import ContainerTask
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes
@@ -139,9 +153,9 @@ class Nvidia:
         state, env = engine.state(), task.env or {}
         host = self._host(state)
         if engine_module_options.has_more_variables(task.options):
-            env = container_access.with_unknown_variables(host, env)
+            env = no_gpus_from_default_runtime.with_unknown_variables(host, env)
         if not units:
-            return container_access.no_access(env, container_isolation.swarm_variables(host))
+            return no_gpus_from_default_runtime.no_access(env, no_gpus_from_default_runtime.swarm_variables(host))
         verdict = self._check_image(isolation, state, units, task) if task.image else ImageVerdict()
         requested = task.params["capabilities"] or None
         effective = self._capabilities(task)
@@ -161,7 +175,11 @@ class Nvidia:
         # NVIDIA's runtime puts the image's CUDA compatibility package first itself.
         needs_compat = verdict.needs_compat and isolation in (CDI, VOLUME)
         groups = self._groups(state, units, effective, task)
-        found = self._risks(isolation, state, units, task) + self._unmet_capabilities(given, requested or ())
+        options = engine_module_options.risk_options(engine.name, task.options)
+        found = [
+            *access_risks.warnings(isolation, state, host, units, options),
+            *driver_files_of_container.unmet_capabilities(given, requested or ()),
+        ]
         return replace(
             given,
             search_first={container_image.COMPAT_DIRECTORY: needs_compat},
@@ -193,14 +211,14 @@ class Nvidia:
             self.inventory,
             nodes=self.nodes,
             cdi_nodes=self._cdi_nodes(engine),
-            swarm_variables=container_isolation.swarm_variables(self._host(engine)),
+            swarm_variables=no_gpus_from_default_runtime.swarm_variables(self._host(engine)),
             exclude=exclude,
         )
 
     def nodes(self, device: str) -> NodeRoles:
         """Return the device nodes that a path refers to, under the names that `access` uses, or the CDI device."""
-        host = container_isolation.IsolationHost(None, self._root)
-        names = container_access.canonical_nodes(host, device) if device.startswith("/") else [device]
+        host = isolation_host.IsolationHost(None, self._root)
+        names = device_node_names.canonical_nodes(host, device) if device.startswith("/") else [device]
         return {name: gpus_of_container.node_role(name) for name in names}
 
     def use(
@@ -211,7 +229,7 @@ class Nvidia:
         ignored: Collection[str] = (),
         own: tuple[str, str] | None = None,
     ) -> GpuUse:
-        """Return how the GPUs are used. See holders.find_use.
+        """Return how the GPUs are used. See gpu_holders.find_use.
 
         `whole_host`: whether other engines, other users, Kubernetes and processes outside containers count. This
         requires root.
@@ -232,15 +250,7 @@ class Nvidia:
         )
 
     def _capabilities(self, task: ContainerTask) -> Sequence[str]:
-        """Return the capabilities of the user, else those of the image without graphics that the driver lacks."""
-        if task.params["capabilities"]:
-            return task.params["capabilities"]
-        if task.env is None:
-            return ("utility",)  # The image is unknown. Each image has at least this capability.
-        capabilities = driver_capabilities(task.env)
-        wants = any(name in complete_graphics.CAPABILITIES for name in capabilities)
-        left_out = complete_graphics.CAPABILITIES if wants and self._graphics().fault else ()
-        return [name for name in capabilities if name not in left_out]
+        return driver_capabilities.effective(task.params["capabilities"], task.env, lambda: self._graphics().fault)
 
     def _check_image(
         self, isolation: str, engine: EngineState, units: Sequence[NvidiaUnit], task: ContainerTask
@@ -258,7 +268,7 @@ class Nvidia:
                 for unit in units
             ],
         )
-        checker = container_isolation.requirement_checker(isolation, engine, self._host(engine), units)
+        checker = image_requirements.requirement_checker(isolation, engine, self._host(engine), units)
         return container_image.check_requirements(task.image.labels, task.env or {}, support, checker)
 
     def _groups(
@@ -266,8 +276,8 @@ class Nvidia:
     ) -> device_node_groups.NodeGroups:
         """Return the groups that the container's user needs to open the device nodes."""
         image_user = task.image.user if task.image else ""
-        user = engine_module_options.node_user(engine.name, task.options, image_user, remaps=engine.userns_remap)
-        nodes = container_access.device_nodes(self._host(engine), units, capabilities)
+        user = device_node_groups.node_user(engine.name, task.options, image_user, remaps=engine.userns_remap)
+        nodes = device_nodes_by_capability.device_nodes(self._host(engine), units, capabilities)
         is_mapped = user.is_mapped or engine.rootless
         return device_node_groups.needed(self._root, nodes, user.user, _OPEN_NODES, is_mapped=is_mapped)
 
@@ -281,24 +291,6 @@ class Nvidia:
             directory=volume.device if volume is not None and volume.device else directory,
             user_volumes=tuple(task.options.get(engine_module_options.NAMES[engine.name]["volumes"]) or ()),
         )
-
-    def _unmet_capabilities(self, access: Access, capabilities: Collection[str]) -> list[str]:
-        """Return a warning about the requested capabilities for which the driver volume has no file."""
-        paths = [mount.split(":")[0].rsplit("/", 2) for mount in access.file_mounts]
-        files = [driver_files.DriverFile("", subdirectory, name) for _parent, subdirectory, name in paths]
-        unmet = [
-            name
-            for name in sorted({"ngx", "video"} & {*capabilities})
-            if files and not any(driver_files.is_in_sets(file, [name]) for file in files)
-        ]
-        if "compat32" in capabilities and files and not any(file.subdirectory == "lib" for file in files):
-            unmet.insert(0, "compat32")
-        if not unmet:
-            return []
-        return [
-            f"capabilities: the driver volume has no files for {', '.join(unmet)}. Install the driver's packages that "
-            "contain them, and if nvidia_driver_volume limits sets, add them to sets."
-        ]
 
     def _lacks_volume(self, engine: Docker | Podman, access: Access) -> bool:
         if access.driver_volume is None:
@@ -314,30 +306,6 @@ class Nvidia:
     def _has_files(self, paths: Collection[str]) -> bool:
         return all(os.path.exists(os.path.join(self._root, path.lstrip("/"))) for path in paths)
 
-    def _risks(
-        self, isolation: str, engine: EngineState, units: Sequence[NvidiaUnit], task: ContainerTask
-    ) -> list[str]:
-        """Return warnings about events that can remove the access and about GPUs that cannot be used fully."""
-        host = self._host(engine)
-        options = engine_module_options.risk_options(engine.name, task.options)
-        found = [
-            access_risks.daemon_reload_risk(isolation, engine, host, units),
-            access_risks.selinux_risk(isolation, engine, host, options),
-            access_risks.restart_risk(isolation, engine, host, options.get("restart_policy")),
-        ]
-        prohibited = [
-            f"{unit.gpu} is in compute mode prohibited: CUDA programs cannot use it."
-            for unit in units
-            if unit.gpu.compute_mode == "prohibited"
-        ]
-        unhealthy = [
-            f"{unit.gpu} is {unit.gpu.health_state}: {reason}"
-            for unit in units
-            if unit.gpu.health_state != "ok"
-            for reason in unit.gpu.health_reasons or ("no reason given",)
-        ]
-        return [*(risk for risk in found if risk), *dict.fromkeys(prohibited), *dict.fromkeys(unhealthy)]
-
     def _cdi_nodes(self, engine: EngineState) -> Callable[[str], Collection[str]]:
         devices = self._host(engine).specs.devices
         return lambda name: devices[name].nodes if name in devices else ()
@@ -349,11 +317,11 @@ class Nvidia:
             self._graphics_files = complete_graphics.of_driver(self._driver.get("version"), machine, root)
         return self._graphics_files
 
-    def _host(self, engine: EngineState) -> container_isolation.IsolationHost:
+    def _host(self, engine: EngineState) -> isolation_host.IsolationHost:
         if engine.cdi_dirs not in self._specs:
             self._specs[engine.cdi_dirs] = stale_driver_version.read(engine.cdi_dirs, self._root)
         # The driver is unknown before `observe`.
         version, specs = self._driver.get("version"), self._specs[engine.cdi_dirs]
-        return container_isolation.IsolationHost(
+        return isolation_host.IsolationHost(
             version, self._root, specs, driver_root=self._driver_root, cdi_kind=self._cdi_kind
         )

@@ -76,3 +76,12 @@ def _is_valid(value: t.Any, kind: type) -> bool:
     if kind is list:
         return isinstance(value, list) and all(isinstance(part, str) for part in value)
     return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def merged(one: dict[str, t.Any], other: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return a tree with the keys of another one over it, as containerd and CRI-O read several files."""
+    result = dict(one)
+    for key, item in other.items():
+        both = isinstance(item, dict) and isinstance(result.get(key), dict)
+        result[key] = merged(result[key], item) if both else item
+    return result

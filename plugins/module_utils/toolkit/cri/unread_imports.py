@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import drop_in
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import containerd_imports
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -29,7 +29,7 @@ def _unread(host: Host) -> list[str]:
     """Return the imports that the observation has not read. Own drop-ins may be missing."""
     texts, found = host["cri_files"]["containerd"], []
     for path in host["cri_files"].get("unread") or []:
-        imports = drop_in.imports(path, texts[path]) if path in texts else [path]
+        imports = containerd_imports.imports(path, texts[path]) if path in texts else [path]
         missing = [name for name in imports if name not in owned.CONTAINERD_DROP_INS]
-        found += [name for name in missing if not drop_in.selected([name], path, texts)]
+        found += [name for name in missing if not containerd_imports.selected([name], path, texts)]
     return found

@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 import dataclasses
+import posixpath
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import distribution_paths, node_distribution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.role_variables import NODE_ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.runtime_placement import ENGINE, placement
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import HABANA, NVIDIA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.cri_changes import CriChange, CriPlan, after
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA, NVIDIA
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
-    nvidia_and_habana_runtimes as node_runtime,
+    gaudi_runtime,
+    nvidia_runtime,
+    runtime_removal,
 )
 
 if t.TYPE_CHECKING:
@@ -37,7 +41,7 @@ class KubernetesNodePlan:
     unit: str | None = None
     socket: str | None = None
     generated: str | None = None
-    engines: list[cri_plan.CriChange] = dataclasses.field(default_factory=list)
+    engines: list[CriChange] = dataclasses.field(default_factory=list)
     checks: list[str] = dataclasses.field(default_factory=list)
     directories: list[str] = dataclasses.field(default_factory=list)
     changes: list[str] = dataclasses.field(default_factory=list)
@@ -84,7 +88,7 @@ def plan(
         reasons.append("role nvidia_container_toolkit registers the runtime in the same run")
     elif "nvidia" in vendors:
         has_runtime = bool(known["container_toolkit"]["package"]) or PATH in (host.get("nvidia_runtimes") or {})
-        found = node_runtime.plan(
+        found = nvidia_runtime.plan(
             host,
             node,
             engines,
@@ -93,11 +97,11 @@ def plan(
             restart_policy=request.restart_policy,
         )
         _take(result, found, reasons)
-        host = cri_plan.after(host, found.engines)
+        host = after(host, found.engines)
         # Without a change, somebody else registers the runtime, or nobody can yet.
         result.checks += [NVIDIA.name] if found.engines and node.is_running else []
     if "gaudi" in vendors:
-        found = node_runtime.habana(
+        found = gaudi_runtime.plan(
             host,
             node,
             engines,
@@ -110,9 +114,9 @@ def plan(
     return _checked(host, result)
 
 
-def without_toolkit(host: Host, packages: t.Collection[str], changes: t.Iterable[cri_plan.CriChange]) -> Host:
+def without_toolkit(host: Host, packages: t.Collection[str], changes: t.Iterable[CriChange]) -> Host:
     """Return the host after the removal of the toolkit, which check mode only plans. `packages`: those removed."""
-    seen = t.cast("dict[str, t.Any]", cri_plan.after(host, changes))
+    seen = t.cast("dict[str, t.Any]", after(host, changes))
     if packages:
         seen["engines"] = {**seen["engines"], "container_toolkit": {"package": None, "version": None}}
         seen["nvidia_runtimes"] = {
@@ -131,21 +135,33 @@ def _removal(
 ) -> KubernetesNodePlan:
     result = KubernetesNodePlan(*((node.distribution, node.unit, node.socket) if node else ()))
     reasons: list[str] = []
-    _take(result, node_runtime.removal(host, node, request.restart_policy), reasons)
-    for found in node_runtime.engine_removals(host, _engines(host), request.restart_policy):
+    _take(result, runtime_removal.of_distributions(host, node, request.restart_policy), reasons)
+    for found in runtime_removal.of_engines(host, _engines(host), request.restart_policy):
         _take(result, found, reasons)
     default = f"{NODE_ROLE}_state is absent" if result.changes else "the role has registered nothing"
     result.reason = "; ".join(reasons) or default
     return _checked(host, result)
 
 
-def _take(result: KubernetesNodePlan, found: cri_plan.CriPlan, reasons: list[str]) -> None:
+def _take(result: KubernetesNodePlan, found: CriPlan, reasons: list[str]) -> None:
     result.engines += found.engines
     result.changes += found.changes
     result.problems += found.problems
     result.disruptions += [one.text() for one in found.disruptions]
-    result.directories += node_runtime.emptied(found.engines)
+    result.directories += emptied(found.engines)
     reasons += [text.rstrip(".") for text in found.reasons]
+
+
+def emptied(changes: t.Iterable[CriChange]) -> list[str]:
+    """Return the directories that a removal can leave empty. That of k0s is not one: k0s creates and watches it."""
+    removed = [file.path for change in changes for file in change.files if file.content is None]
+    found = [posixpath.dirname(path) for path in removed if path in owned.CONTAINERD_DROP_INS]
+    for path in removed:
+        if path in distribution_paths.SETTINGS.values():
+            # Agents without settings have none of these directories.
+            parts = path.split("/")[:-1]
+            found += ["/".join(parts[:length]) for length in range(len(parts), 2, -1)]
+    return found
 
 
 def _checked(host: Host, result: KubernetesNodePlan) -> KubernetesNodePlan:

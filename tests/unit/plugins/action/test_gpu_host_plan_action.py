@@ -893,7 +893,7 @@ def test_all_removals_are_rehearsed_once_before_the_first_change(host):
     assert not host.run(removable(), variables=ABSENT).get("failed")
     (asked,) = host.arguments(QUERY)
     records = [(one["record"], one["together_with"]) for one in asked["rehearse_removals"]]
-    # In the order of playbooks/tasks/change.yml.
+    # In the order of playbooks/tasks/apply_parts_in_order.yml.
     assert records == [
         ("nvidia_container_toolkit", []),
         ("nvidia_driver", ["nvidia_persistenced"]),

@@ -15,8 +15,9 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.filter import kubernetes_internal as filters
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record as daemon_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import HABANA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import registration_and_removal as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.cri_changes import CriPlan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import kubernetes_samples as samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.kubernetes.test_chart_releases import DATA
 
@@ -207,7 +208,7 @@ def test_absent_keeps_what_role_gaudi_driver_has_registered(
     seen = engine(host(tmp_path, "kubeadm", "gaudi", toolkit=False), name, version)
     seen["installed_packages"]["habanalabs-container-runtime"] = "1.24.0-1 amd64"
 
-    def gaudi_driver() -> cri_plan.CriPlan:
+    def gaudi_driver() -> CriPlan:
         return cri_plan.plan(seen, {name: version}, HABANA, default_runtime=False, restart_policy="when_safe")
 
     def node(**values: object) -> list[str]:

@@ -59,7 +59,7 @@ ORDER = [
     "benchmark",
 ]
 # The files directly in these packages are the same for all vendors. The vendors are in the folders below.
-NEUTRAL = ("container", "cdi")
+NEUTRAL = ("container", "container/existing", "container/selection", "cdi")
 VENDORS = {"amd", "gaudi", "neuron", "nvidia"}
 PRODUCTS = re.compile(r"nvidia|nvml|cuda|\bmig\b|\bamd\b|rocm|neuron|gaudi|habana", re.IGNORECASE)
 MAY_NAME_PRODUCTS = {

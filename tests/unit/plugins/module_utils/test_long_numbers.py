@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import versions
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import gpu_request, named_gpu
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.engine_module_options import stop_timeout
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import image_requirements
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import stop_timeout
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import gpus_option, named_gpu
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import RequirementError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import toolkit_compatibility
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import dockerd_flags, dockerd_validation
@@ -60,8 +60,8 @@ def test_a_requirement_of_an_image_can_be_met() -> None:
 @pytest.mark.parametrize("selector", [LONG, f"{LONG}:0", "\u00b2"], ids=["index", "MIG device", "superscript"])
 def test_a_gpu_with_such_an_index_does_not_exist(selector: str) -> None:
     # From an image, and from the user, for whom shorter digits are a count
-    for wanted in (image_requirements.parse_visible_devices(selector), gpu_request.parse_request(selector)):
-        with pytest.raises(gpu_request.SelectionError) as error:
+    for wanted in (image_requirements.parse_visible_devices(selector), gpus_option.parse_request(selector)):
+        with pytest.raises(gpus_option.SelectionError) as error:
             named_gpu.find_unit(wanted.selectors[0], inventory_from_facts([]))
         assert len(str(error.value)) < 600
 

@@ -13,7 +13,9 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import parse_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import (
+    parse_request,
+)
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container
 
 MODULE = "gpufleet.hosts.gpu_container"

@@ -12,7 +12,7 @@ from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes, stopped_engine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Podman, UnavailableEngine
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.missing_pynvml import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container_info
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     UUIDS,

@@ -10,8 +10,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import last_proof_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.access_methods import AccessMethod
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.method_results import MethodResult
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.prove_methods import ProofResult
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.method_results import MethodResult, ProofResult
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container_proof
 
 KEY = {"boot": "b1", "docker": "29.1.0"}

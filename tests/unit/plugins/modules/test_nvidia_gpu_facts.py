@@ -12,6 +12,7 @@ import yaml
 from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather_subset_option
 from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_gpu_facts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import NvmlLab, Simulated
@@ -45,7 +46,7 @@ def gathered(tmp_path, monkeypatch):
             tree.file(f"sys/bus/pci/devices/{function['address']}/{name}", value)
 
     def gather(*asked):
-        found = facts_gather.gather(facts_gather.choose_subsets(asked), root=str(tmp_path))
+        found = facts_gather.gather(gather_subset_option.choose_subsets(asked), root=str(tmp_path))
         return {
             "ansible_facts": found["facts"],
             "nvml_binding": found["binding"]["origin"],
@@ -94,10 +95,10 @@ def documented_fields(tree: dict, where: str = ""):
 
 
 @pytest.mark.parametrize(
-    "asked", [["all"], list(facts_gather.DEFAULT_SUBSETS), *([name] for name in facts_gather.SUBSETS)]
+    "asked", [["all"], list(gather_subset_option.DEFAULT_SUBSETS), *([name] for name in gather_subset_option.SUBSETS)]
 )
 def test_the_result_matches_the_documentation(gathered, asked):
-    assert deviations(RETURNED, gathered(*asked), facts_gather.choose_subsets(asked)) == []
+    assert deviations(RETURNED, gathered(*asked), gather_subset_option.choose_subsets(asked)) == []
 
 
 def test_a_host_without_gpu_and_driver_returns_the_same_keys(tmp_path):
@@ -128,8 +129,8 @@ def test_every_field_has_type_sample_and_unit(path, field):
 
 
 def test_the_documented_options_match_the_code():
-    assert OPTIONS["gather_subset"]["default"] == list(facts_gather.DEFAULT_SUBSETS)
-    for subset in facts_gather.SUBSETS:
+    assert OPTIONS["gather_subset"]["default"] == list(gather_subset_option.DEFAULT_SUBSETS)
+    for subset in gather_subset_option.SUBSETS:
         assert f"V({subset})" in " ".join(OPTIONS["gather_subset"]["description"])
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Item
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
+    Item,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.package_selector import Selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import (

@@ -9,7 +9,9 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import allowed_on_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import docker_data_directory
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import hold_support
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.holds import (
+    hold_support,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import bare
 

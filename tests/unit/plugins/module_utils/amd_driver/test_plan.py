@@ -19,7 +19,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver import p
 from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver import variables as vendor_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import accelerator_records
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
     cdi_specification_check,
     cdi_units,
@@ -267,12 +266,6 @@ def test_missing_firmware_is_named_from_the_kernel_log(tmp_path):
 )
 def test_the_messages_about_missing_firmware_are_known(line, files):
     assert vendor_plan.missing_firmware([line, line]) == files
-
-
-def test_the_journal_has_messages_that_the_kernel_dropped():
-    line = "[    9.2] amdgpu 0000:05:00.0: Direct firmware load for amdgpu/gc_9_4_3_mec.bin failed with error -2"
-    answers = {"dmesg": (0, "[99.1] other\n", ""), "journalctl": (0, f"{line}\n", "")}
-    assert accelerator_records.kernel_log("amdgpu", lambda argv: answers[argv[0]]) == [line]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, untrusted_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import PROCESS, Holder
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import inventory as gpus_of_container
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_module_loading, package_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules import kernel_module_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
     docker_group_users,

@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark import (
     fleet_report,
-    gpus_to_measure,
+    free_or_skipped_gpus,
     host_results,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.benchmark.chart import chart
@@ -45,14 +45,14 @@ def usage(*gpus, **more):
     ],
 )
 def test_a_gpu_that_is_used_or_unusable_is_left_alone(change, reason):
-    chosen = gpus_to_measure.selection(usage(FREE, {**FREE, "uuid": "GPU-1", "index": 1, **change}), "auto")
+    chosen = free_or_skipped_gpus.selection(usage(FREE, {**FREE, "uuid": "GPU-1", "index": 1, **change}), "auto")
     assert chosen["uuids"] == ["GPU-0"]
     assert [(gpu["uuid"], gpu["reason"]) for gpu in chosen["skipped"]] == [("GPU-1", reason)]
-    assert gpus_to_measure.selection(usage({**FREE, **change}), "auto")["reason"] == "no GPU is free"
+    assert free_or_skipped_gpus.selection(usage({**FREE, **change}), "auto")["reason"] == "no GPU is free"
 
 
 def test_a_host_without_gpus_says_why():
-    assert gpus_to_measure.selection(usage(), "auto")["reason"] == "no NVIDIA GPU"
+    assert free_or_skipped_gpus.selection(usage(), "auto")["reason"] == "no NVIDIA GPU"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_host_without_gpus_says_why():
 )
 def test_the_engine_is_that_of_gpu_container(wanted, docker, podman, engine):
     engines = {"docker": {"version": docker}, "podman": {"version": podman}}
-    assert gpus_to_measure.selection(usage(FREE, engines=engines), wanted)["engine"] == engine
+    assert free_or_skipped_gpus.selection(usage(FREE, engines=engines), wanted)["engine"] == engine
 
 
 @pytest.mark.parametrize(

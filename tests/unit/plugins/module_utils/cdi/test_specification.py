@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_document
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import specification, specification_kinds
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema, driver_tree
 
@@ -223,7 +223,7 @@ CHANNELS = "/dev/nvidia-caps-imex-channels/channel"
 )
 def test_a_feature_has_a_specification_of_its_own(root, monkeypatch, feature, present, expected):
     feature_nodes(monkeypatch, root, *present)
-    kind = f"nvidia.com/{specification.CLASSES[feature]}"
+    kind = f"nvidia.com/{specification_kinds.CLASSES[feature]}"
     result = specification.build_feature(feature, specification.NvidiaCdiHost(root=str(root), kind=kind))
     cdi_schema.check(result.spec)
     assert by_name(result) == expected

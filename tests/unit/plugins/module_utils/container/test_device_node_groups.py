@@ -11,7 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import device_node_groups, recreate_reasons
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import device_node_groups
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import (
+    avoided_recreation,
+    existing_container,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Image
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import Engine, podman
@@ -110,6 +114,7 @@ def test_a_container_that_has_no_such_group_is_not_recreated_for_it(case):
     ],
 )
 def test_a_container_with_the_groups_of_its_user_keeps_them(inspected, expected):
-    container = recreate_reasons.ExistingContainer(inspected, SimpleNamespace(name="podman"), None, {})
-    options = container.keep_groups({"name": "ct", "group_add": ["keep-groups"]}, Access(groups=("keep-groups",)))
+    container = existing_container.ExistingContainer(inspected, SimpleNamespace(name="podman"), None, {})
+    access = Access(groups=("keep-groups",))
+    options = avoided_recreation.keep_groups(container, {"name": "ct", "group_add": ["keep-groups"]}, access)
     assert options.get("group_add") == expected

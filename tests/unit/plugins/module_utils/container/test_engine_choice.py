@@ -10,6 +10,7 @@ import socket
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.engine_choice import (
+    docker_host,
     is_local_address,
     remote_docker,
 )
@@ -63,3 +64,17 @@ def test_addresses_of_this_host_are_recognized(monkeypatch, name, local):
 
 def _unresolved(*_arguments, **_options):
     raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "expected"),
+    [
+        ({}, {}, None),
+        ({}, {"DOCKER_HOST": ""}, None),
+        ({}, {"DOCKER_HOST": "unix:///env"}, "unix:///env"),
+        ({"docker_host": "unix:///option"}, {"DOCKER_HOST": "unix:///env"}, "unix:///option"),
+        ({"docker_url": "unix:///option"}, {}, "unix:///option"),
+    ],
+)
+def test_docker_host_is_found(options, environment, expected):
+    assert docker_host(options, environment) == expected

@@ -9,13 +9,29 @@ import functools
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import Holder, find_use
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.access import canonical_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import gpu_holders
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import (
+    Holder,
+    find_use,
+    holding_state,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.device_node_names import canonical_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.gpus_of_container import assigned_gpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kubelet_pod_devices
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import MIG_UUIDS, UUIDS, gpu, mig, slice_
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
+    MIG_UUIDS,
+    UUIDS,
+    container,
+    docker,
+    gpu,
+    mig,
+    nodes,
+    podman,
+    slice_,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.process_tree import (
     ALICE,
     ALL_CAPABILITIES,
@@ -239,3 +255,69 @@ def test_limits_are_reported_only_where_they_are_true(tree):
     kubernetes = found.limits(gpus.units[1:])
     assert kubernetes[0] == rootless
     assert kubernetes[1].startswith(f"Kubernetes can give GPU 1 ({UUIDS[1]}) to a pod")
+
+
+@pytest.mark.parametrize(
+    ("status", "policy", "expected"),
+    [
+        ("running", "", "running"),
+        ("paused", "no", "paused"),
+        ("restarting", "always", "restarting"),
+        ("exited", "", None),
+        ("exited", "no", None),
+        ("exited", "on-failure", None),
+        # The engine does not restart a container that was stopped manually.
+        ("exited", "unless-stopped", None),
+        ("created", "unless-stopped", "created, restart policy unless-stopped"),
+        ("configured", "unless-stopped", "configured, restart policy unless-stopped"),
+        ("exited", "always", "exited, restart policy always"),
+        ("created", "always", "created, restart policy always"),
+        ("created", "", None),
+        ("dead", "no", None),
+    ],
+)
+def test_stopped_container_holds_gpus_if_the_engine_restarts_it(status, policy, expected):
+    assert holding_state(container("c", status=status, policy=policy)) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [("unless-stopped", "exited, restart policy unless-stopped"), ("on-failure", None), ("no", None)],
+)
+def test_failed_start_holds_gpus_because_the_engine_tries_it_again(policy, expected):
+    made = container("c", status="exited", policy=policy)
+    made["State"]["Error"] = "could not select device driver"
+    assert holding_state(made) == expected
+
+
+WHOLE = inventory_from_facts([gpu(index) for index in range(4)])
+
+
+def as_holder(made, engine, inventory, **options):
+    return gpu_holders.as_holder(made, engine, assigned_gpus(made, engine, inventory, **options).held)
+
+
+def request(**options):
+    return {"Driver": "", "Count": 0, "DeviceIDs": None, "Capabilities": [["gpu"]], "Options": {}, **options}
+
+
+def test_holder_combines_all_isolations():
+    made = container("c", Devices=nodes("/dev/nvidia0"), DeviceRequests=[request(DeviceIDs=["0"])])
+    assert as_holder(made, docker(), WHOLE).uuids == {UUIDS[0], UUIDS[3]}
+    assert assigned_gpus(made, docker(), WHOLE).uuids == {UUIDS[0]}
+
+
+def test_holder_describes_its_container():
+    labels = {"gpufleet.exclusive": "true", "gpufleet.gpus": UUIDS[1], "gpufleet.isolation": "volume"}
+    made = container("trainer", labels=labels, Devices=nodes("/dev/nvidia2"))
+    found = as_holder(made, docker(), WHOLE)
+    assert (found.name, found.engine, found.uuids, found.exclusive) == ("trainer", "docker", {UUIDS[1]}, True)
+    assert str(found) == "docker container trainer"
+    waiting = container("t", status="exited", policy="always", Devices=nodes("/dev/nvidia2"))
+    assert str(as_holder(waiting, podman(), WHOLE)) == "podman container t (exited, restart policy always)"
+    assert found.identifier == "id-of-trainer"
+    dead = container("t", status="dead", policy="always", Devices=nodes("/dev/nvidia2"))
+    assert as_holder(dead, docker(), WHOLE).uuids == set()
+    assert as_holder(container("t"), docker(), WHOLE).uuids == set()
+    stopped = container("t", status="exited", Devices=nodes("/dev/nvidia2"))
+    assert as_holder(stopped, docker(), WHOLE).uuids == set()

@@ -10,10 +10,10 @@ import json
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import vendor_of_host
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import IsolationError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.rendering.rendering_planner import RenderingPlanner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.usage.gpu_usage_report import report

@@ -13,18 +13,19 @@ import shutil
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import IsolationError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.vendor import Nvidia
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.plan_result import PlanError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import RequirementError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Image, StoppedDocker
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.stopped_engine import StoppedEngine, Use
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.optional_features import FeatureError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.missing_pynvml import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import PROGRAMS

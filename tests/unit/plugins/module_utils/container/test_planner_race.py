@@ -11,10 +11,10 @@ import platform
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.vendor import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes
 from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import slurm_jobs
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Gpu, Unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.plan_result import PlanError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.slurm_jobs import JobsUnknown
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.container import test_planner
 

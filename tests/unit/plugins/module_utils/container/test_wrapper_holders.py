@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus_of_container import as_holder
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import as_holder
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.gpus_of_container import assigned_gpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.inventory import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import nvidia_docker_program as wrapper

@@ -10,7 +10,7 @@ import copy
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvlink5_boards
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     B200,
@@ -220,8 +220,8 @@ def test_installed_packages_below_the_first_driver_are_not_replaced():
 
 @pytest.mark.parametrize("gpu", [B200_NEW, GB300_NEW])
 def test_newer_ids_are_on_boards_with_nvlink_5(gpu):
-    assert nvidia_generations.has_nvlink5(gpu)
-    assert nvidia_generations.spans_machines(gpu) is (gpu == GB300_NEW)
+    assert nvlink5_boards.has_nvlink5(gpu)
+    assert nvlink5_boards.spans_machines(gpu) is (gpu == GB300_NEW)
 
 
 # --- DKMS ---

@@ -10,8 +10,8 @@ import json
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules import kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import DriverPlan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,

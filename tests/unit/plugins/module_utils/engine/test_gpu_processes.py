@@ -10,7 +10,7 @@ import os
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import device_holder_containers
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import nvidia_gpu_holders
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.process_tree import (
     ALICE,
     ALL_CAPABILITIES,
@@ -82,7 +82,7 @@ def test_containers_are_found_by_their_cgroups(tree, cgroup, engine, pod):
 @pytest.mark.parametrize("cgroup", [cgroup for cgroup, _engine, _pod in CGROUPS])
 def test_an_idle_container_with_a_gpu_prevents_a_reload_of_the_driver(tree, cgroup):
     tree.container(40, "nvidia2", cgroup=cgroup, command="pause")
-    (holder,) = device_holder_containers.holders(str(tree.root))
+    (holder,) = nvidia_gpu_holders.holders(str(tree.root))
     assert holder == {
         "pid": 40,
         "command": "pause",
@@ -99,7 +99,7 @@ def test_a_container_of_lxc_is_found_by_its_name(tree, cgroup):
     tree.container(40, "nvidia2", cgroup=cgroup)
     (found,) = read(tree).containers
     assert (found.engine, found.name, found.identifiers, minors(found)) == ("lxc", "101", (), {2})
-    assert [holder["container"] for holder in device_holder_containers.holders(str(tree.root))] == ["101"]
+    assert [holder["container"] for holder in nvidia_gpu_holders.holders(str(tree.root))] == ["101"]
 
 
 def test_a_service_in_a_guest_of_lxc_is_no_container(tree):
@@ -107,21 +107,21 @@ def test_a_service_in_a_guest_of_lxc_is_no_container(tree):
     tree.container(40, "nvidia2", cgroup="/lxc/101/ns/system.slice/cron.service")
     tree.container(50, "nvidia3", cgroup=f"/lxc/101/ns/system.slice/docker-{identifier(50)}.scope")
     assert [found.identifiers for found in read(tree).containers] == [(identifier(50),)]
-    assert [holder["pid"] for holder in device_holder_containers.holders(str(tree.root))] == [50]
+    assert [holder["pid"] for holder in nvidia_gpu_holders.holders(str(tree.root))] == [50]
 
 
 def test_a_container_without_its_id_in_the_cgroup_is_found_by_its_shim(tree):
     words = ("/usr/bin/containerd-shim-runc-v2", "-namespace", "default", "-id", "trainer")
     tree.process(39, "containerd-shim", words=words)
     tree.container(40, "nvidia2", cgroup="/default/trainer", parent=39)
-    assert [holder["container"] for holder in device_holder_containers.holders(str(tree.root))] == ["trainer"]
+    assert [holder["container"] for holder in nvidia_gpu_holders.holders(str(tree.root))] == ["trainer"]
 
 
 def test_the_monitor_of_a_rootless_container_does_not_use_the_gpus_of_the_host(tree):
     tree.rootless_podman(40, name="shell")
     for pid in (1, 41):
         tree.write(f"proc/{pid}/root/dev/nvidia0")
-    assert device_holder_containers.holders(str(tree.root)) == []
+    assert nvidia_gpu_holders.holders(str(tree.root)) == []
 
 
 @pytest.mark.parametrize("in_cgroup", [True, False])

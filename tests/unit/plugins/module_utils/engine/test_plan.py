@@ -335,57 +335,6 @@ def test_host_without_systemd_has_no_service() -> None:
     assert plan(host(services={}), settings()).service is None
 
 
-@pytest.mark.parametrize(
-    ("options", "version", "in_swarm", "expected"),
-    [
-        ({}, (20, 10, 24), False, {"live-restore": True}),
-        ({}, (24, 0), False, {"live-restore": True}),
-        ({}, (25, 0), False, {"live-restore": True, "features": {"cdi": True}}),
-        ({}, (28, 1, 9), False, {"live-restore": True, "features": {"cdi": True}}),
-        ({}, (28, 2), False, {"live-restore": True}),
-        ({}, (), False, {"live-restore": True}),
-        ({}, (27,), True, {"features": {"cdi": True}}),
-        (
-            {"live-restore": False, "features": {"cdi": False}},
-            (26,),
-            False,
-            {"live-restore": False, "features": {"cdi": False}},
-        ),
-        ({"features": {"buildkit": True}}, (26,), True, {"features": {"buildkit": True, "cdi": True}}),
-        ({"features": None}, (26,), True, {"features": None}),
-    ],
-)
-def test_recommended_options_are_added(
-    options: dict[str, t.Any], version: tuple[int, ...], in_swarm: bool, expected: dict[str, t.Any]
-) -> None:
-    assert engine_plan.recommended(options, version, in_swarm) == expected
-
-
-@pytest.mark.parametrize(
-    ("file", "own", "version", "expected"),
-    [
-        # Values of somebody else stay.
-        ({"live-restore": False}, [], (27,), {"features": {"cdi": True}}),
-        ({"live-restore": True}, [], (24,), {}),
-        ({"features": {"cdi": False}}, [], (27,), {"live-restore": True}),
-        ({"features": {"buildkit": True}}, [], (27,), {"live-restore": True, "features": {"cdi": True}}),
-        # The role repairs its own values.
-        ({"live-restore": False}, ["live-restore"], (24,), {"live-restore": True}),
-        ({"features": {"cdi": False}}, ["features.cdi"], (27,), {"live-restore": True, "features": {"cdi": True}}),
-        # After an upgrade, the option of the role stays. Its removal would need a restart.
-        ({"features": {"cdi": True}}, ["features.cdi"], (28, 2), {"live-restore": True, "features": {"cdi": True}}),
-        ({"features": {"cdi": True}}, [], (28, 2), {"live-restore": True}),
-        ({"features": {"cdi": False}}, ["features.cdi"], (28, 2), {"live-restore": True}),
-        ({}, ["features.cdi"], (28, 2), {"live-restore": True}),
-        ({"features": {"cdi": True}}, ["features.cdi"], (24,), {"live-restore": True}),
-    ],
-)
-def test_recommended_options_keep_the_values_of_others(
-    file: dict[str, t.Any], own: list[str], version: tuple[int, ...], expected: dict[str, t.Any]
-) -> None:
-    assert engine_plan.recommended({}, version, False, before=file, own=own) == expected
-
-
 def test_values_of_the_administrator_stay_in_a_default_run() -> None:
     text = '{"live-restore": false, "features": {"cdi": false}}'
     seen = with_daemon_json(host(packages=("docker-ce", *SUPPORT)), text)

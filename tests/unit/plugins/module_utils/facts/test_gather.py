@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import gpu_fields, pynvml_calls, timeout_guard
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import mebibytes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.pynvml_calls import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather_subset_option
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_calls, timeout_guard
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.missing_pynvml import BindingMissing
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import neutral_facts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import PROPRIETARY, Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import BINDINGS, Simulated, leaves, load
 
-ALL = facts_gather.choose_subsets(["all"])
+ALL = gather_subset_option.choose_subsets(["all"])
 VERSION = "580.95.05"
 
 
@@ -533,44 +533,10 @@ def test_every_binding_returns_the_same_values_except_for_missing_calls(host, mo
     assert {path.split(".", 2)[2] for path in differing} == missing[version]
 
 
-@pytest.mark.parametrize(
-    ("asked", "chosen"),
-    [
-        (["all"], set(facts_gather.SUBSETS)),
-        (["min"], {"min"}),
-        ([], set(facts_gather.SUBSETS)),
-        (["!all"], {"min"}),
-        (["!all", "power"], {"min", "power"}),
-        (["power", "ecc"], {"min", "power", "ecc"}),
-        (["!processes"], set(facts_gather.SUBSETS) - {"processes"}),
-        (["all", "!processes"], set(facts_gather.SUBSETS) - {"processes"}),
-        (["power", "!power"], {"min"}),
-        (facts_gather.DEFAULT_SUBSETS, set(facts_gather.SUBSETS) - {"processes", "throughput", "topology"}),
-    ],
-)
-def test_subsets_are_chosen_as_by_ansible_builtin_setup(asked, chosen):
-    assert facts_gather.choose_subsets(asked) == chosen
-
-
-@pytest.mark.parametrize("asked", [["gpus"], ["!gpus"], ["all", "gpus"], [""], ["!"], ["ALL"]])
-def test_an_unknown_subset_is_rejected_with_a_list_of_known_subsets(asked):
-    with pytest.raises(facts_gather.SubsetError) as caught:
-        facts_gather.choose_subsets(asked)
-    name = asked[-1].lstrip("!")
-    assert f"unknown subset '{name}'" in str(caught.value)
-    for known in ("all", *facts_gather.SUBSETS):
-        assert known in str(caught.value)
-
-
-def test_min_cannot_be_excluded():
-    with pytest.raises(facts_gather.SubsetError, match=r"min is always gathered\. Use '!all'"):
-        facts_gather.choose_subsets(["!min"])
-
-
 def test_few_subsets_need_few_calls(host):
     host({"gpus": [{"model": "H100-SXM5-80GB", "count": 2}]})
     made = {}
-    for subsets in (frozenset({"min"}), facts_gather.choose_subsets(facts_gather.DEFAULT_SUBSETS)):
+    for subsets in (frozenset({"min"}), gather_subset_option.choose_subsets(gather_subset_option.DEFAULT_SUBSETS)):
         calls: list[str] = []
         with pynvml_calls.Nvml(load(), calls.append) as opened:
             opened.gpu(0, subsets)
@@ -585,15 +551,3 @@ def test_the_answer_of_the_child_process_is_complete(host):
     assert answer["binding"] == {"origin": "host", "version": "13.615.71"}
     assert answer["count"] == len(answer["gpus"]) == 2
     assert set(answer) == {"library", "binding", "driver", "count", "gpus"}
-
-
-def test_the_subsets_are_those_of_the_readers():
-    assert set(facts_gather.SUBSETS) == {*gpu_fields.SUBSETS, "topology"}
-
-
-def test_memory_is_rounded_as_nvidia_smi_rounds_it():
-    """Bytes from an H200, and the output of its nvidia-smi: 616, 143156, 1 and 262143 MiB."""
-    assert [mebibytes(644939776, up=True), mebibytes(150109880320, up=True)] == [616, 143156]
-    assert [mebibytes(1703936), mebibytes(274876203008, up=True)] == [1, 262143]
-    assert [mebibytes(150754820096), mebibytes(150754820096, up=True)] == [143771, 143771]
-    assert [mebibytes(0), mebibytes(0, up=True)] == [0, 0]

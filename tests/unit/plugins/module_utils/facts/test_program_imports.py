@@ -20,7 +20,14 @@ PACKAGE = "ansible_collections.gpufleet.hosts.plugins.module_utils"
 # The program of the parent process, and all that it imports later to report the facts.
 PARENT = ["facts.program", "facts.combined_facts", "hardware.pci_functions", "host.driver_versions", "host.elf"]
 # The child process that calls NVML. The bindings import more on their own.
-CHILD = ["nvml.timeout_guard", "nvml.child_process", "nvml.pynvml_calls", "nvml.gpu_fields", "nvml.topology"]
+CHILD = [
+    "nvml.timeout_guard",
+    "nvml.child_process",
+    "nvml.pynvml_calls",
+    "nvml.pynvml_host_or_controller",
+    "nvml.gpu_fields",
+    "nvml.topology",
+]
 # Before you add a module here, measure its cost with `python3 -X importtime`. typing and dataclasses must stay out.
 COMMON = {
     "collections",

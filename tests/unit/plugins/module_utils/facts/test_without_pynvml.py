@@ -11,7 +11,7 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_copy
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_kept_until_boot
 from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_gpu_facts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 
@@ -43,7 +43,7 @@ def gather_facts(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(facts_gather, "gather", gather)
 
     def run(kept=None):
-        monkeypatch.setattr(pynvml_copy, "remembered", lambda: kept)
+        monkeypatch.setattr(pynvml_kept_until_boot, "remembered", lambda: kept)
         with patch_module_args({}), pytest.raises(SystemExit):
             nvidia_gpu_facts.main()
         return json.loads(capsys.readouterr().out)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci_functions, vgpu
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import nvidia_devices
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import nvidia_hardware
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 
 ADDRESS = "0002:00:00.0"
@@ -74,7 +74,7 @@ def seen(tmp_path, device: str, subsystem: str, content: bytes | None, driver: s
     tree.function(ADDRESS, device, subsystem=subsystem, driver=driver)
     if content is not None:
         tree.file(f"sys/bus/pci/devices/{ADDRESS}/config", content)
-    return nvidia_devices.nvidia(tree.root, pci_functions.scan_all(tree.root), HOST)["vgpus"]
+    return nvidia_hardware.nvidia(tree.root, pci_functions.scan_all(tree.root), HOST)["vgpus"]
 
 
 @pytest.mark.parametrize(("device", "subsystem", "content", "version"), [row[1:] for row in VGPUS],

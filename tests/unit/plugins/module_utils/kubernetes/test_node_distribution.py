@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import node_distribution, runtime_placement
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_editor
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import kubernetes_samples as samples
 
 CONTAINERD, CRIO = "/run/containerd/containerd.sock", "/run/crio/crio.sock"
@@ -106,17 +105,3 @@ def test_restart_of_a_distribution_names_what_it_stops(name: str, stops: str, tm
     node = node_distribution.recognize(t.cast("t.Any", samples.node(tmp_path, name))).node
     assert node is not None
     assert stops in runtime_placement.placement(node, "nvidia").stops
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (samples.K3S, None),
-        (samples.K3S_FOUND, "/usr/bin/nvidia-container-runtime"),
-        (samples.NODEADM, "nvidia"),
-        ("version = 3\nplugins = {}\n", None),
-        ("[plugins]\nx = 1\n", None),
-    ],
-)
-def test_runtime_is_read_from_a_generated_configuration(text: str, expected: str | None) -> None:
-    assert runtime_placement.registered_program(toml_editor.parse(text), "nvidia") == expected

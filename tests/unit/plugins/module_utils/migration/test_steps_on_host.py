@@ -202,7 +202,7 @@ def test_file_is_restored_also_with_a_damaged_record(
 
 
 def test_key_keeps_its_owner_and_its_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps_on_host.old_keys, "without", lambda _data: b"rest")
+    monkeypatch.setattr(steps_on_host.expired_copies_of_apt_key, "without", lambda _data: b"rest")
     (tmp_path / "real.gpg").write_bytes(b"both")
     owners = list[tuple[int, int]]()
     monkeypatch.setattr(steps_on_host.os, "chown", lambda _path, uid, gid: owners.append((uid, gid)))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather_subset_option
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import gpu_fields, topology
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.call_results import CODES, NvmlFailure
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import BINDINGS, Simulated, leaves, load
@@ -55,10 +55,10 @@ SECOND_SOURCE = {
 READ_THE_FIRST = """
 import json, sys
 sys.path.insert(0, %r)
-from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_calls
-with pynvml_calls.Nvml(pynvml_calls.load_binding()) as opened:
-    print(json.dumps(opened.gpu(0, gather.SUBSETS)))
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather_subset_option
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import pynvml_calls, pynvml_host_or_controller
+with pynvml_calls.Nvml(pynvml_host_or_controller.load_binding()) as opened:
+    print(json.dumps(opened.gpu(0, gather_subset_option.SUBSETS)))
 """
 
 
@@ -79,7 +79,7 @@ def limited_memory():
 
 def read(simulated, index=1, faults=None, calls=None):
     with simulated.session(faults, calls.add if calls is not None else None) as opened:
-        return opened.gpu(index, gather.SUBSETS)
+        return opened.gpu(index, gather_subset_option.SUBSETS)
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_a_failed_call_affects_only_its_own_fields(simulated, healthy, calls, un
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_a_gpu_without_a_handle_does_not_hide_others(simulated, healthy, code):
     with simulated.session({f"gpu.1.return.{HANDLE}": code}) as opened:
-        first, second = opened.gpus(gather.SUBSETS)
+        first, second = opened.gpus(gather_subset_option.SUBSETS)
     assert leaves(first) == healthy[0]
     assert second["index"] == 1
     assert second["health"]["state"] == ("degraded" if code in (4, 16) else "lost")

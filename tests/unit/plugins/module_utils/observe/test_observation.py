@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import devices
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import systemd_units
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import device_holder_containers, observation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import container_names_from_docker, observation
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import PROPRIETARY, Tree
 
@@ -805,7 +805,7 @@ def test_the_assigned_gpus_of_a_container_come_from_its_label(labels, privileged
     host = {"holders": [{"container": "4f1c"}], "engines": {"docker": {"info": {}}}}
     host["engines"]["docker"]["info"] = {"containers_running": 1}
     answer = {"Name": "/job", "Config": {"Labels": labels}, "HostConfig": {"Privileged": privileged}}
-    device_holder_containers.add_container_names(host, lambda _path, _request: answer)
+    container_names_from_docker.add_container_names(host, lambda _path, _request: answer)
     assert host["holders"][0].get("assigned") == expected
 
 
@@ -826,7 +826,7 @@ def test_containers_with_chips_of_other_vendors_have_names(container, answer, ex
         "engines": {"docker": {"info": {"containers_running": 1}}},
         "accelerators": {"nvidia": {"gpus": []}, "amd": None, "neuron": {"record": {"holders": [holder]}}},
     }
-    device_holder_containers.add_container_names(host, lambda _path, _request: answer)
+    container_names_from_docker.add_container_names(host, lambda _path, _request: answer)
     assert holder["container"] == expected
 
 

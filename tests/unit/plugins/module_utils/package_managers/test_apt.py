@@ -20,10 +20,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ap
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt_command import reason
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     BusyError,
-    Item,
     PackageManagerError,
     Steps,
     View,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
+    Item,
     item,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_list_names

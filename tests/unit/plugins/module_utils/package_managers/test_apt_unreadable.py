@@ -19,11 +19,15 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     PackageManagerError,
     Steps,
     View,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
     item,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.version_choice import TransactionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction_versions import (
+    TransactionError,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.package_managers.real_apt import RealApt
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.transaction_samples import request

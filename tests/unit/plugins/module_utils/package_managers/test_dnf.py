@@ -13,15 +13,19 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     BusyError,
-    Item,
     PackageManagerError,
     Steps,
     View,
-    item,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
+    Item,
+    item,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import version_choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    transaction_versions,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 
@@ -459,7 +463,7 @@ def test_offers():
 def test_chosen_version_has_the_epoch(text):
     """dnf gets name-epoch:version-release, whether the user wrote the epoch or not."""
     host = Host(("repoquery", output("repoquery")))
-    version_choice.simulate([item(text)], Steps(), Dnf(host), View())
+    transaction_versions.simulate([item(text)], Steps(), Dnf(host), View())
     version = "2.0" if ">=" in text else "1.0"
     assert host.commands[-1].endswith(f" install ep-3:{version}-1.el9")
 

@@ -12,10 +12,15 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     dnf_command,
     dnf_interrupted,
-    dnf_locks,
     dnf_view,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Item, Steps, item
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
+    Steps,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
+    Item,
+    item,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 
@@ -149,43 +154,6 @@ def test_view():
         "/view/repositories/001-new.repo": b"[new]\nskip_if_unavailable=0\nbaseurl=http://new/\n"
         b"gpgkey=file:///view/keys/0 file:///etc/new.keyring\n",
     }
-
-
-@pytest.mark.parametrize(
-    ("lock", "name", "expected"),
-    [
-        ("drv-0:1-1.el9.*", "drv", True),
-        ("drv-0:1-1.el9.*", "drv=1-1.el9", True),
-        ("ep-3:2.0-1.el9.*", "ep=3:2.0-1.el9", True),
-        ("ep-3:2.0-1.el9.*", "ep=2.0-1.el9", True),
-        ("ep-3:2.0-1.el9.*", "ep=1.0-1.el9", False),
-        ("drv", "drv", True),
-        ("drv*", "drv", False),
-        ("drv-1*", "drv", False),
-        ("drv-libs-0:1-1.el9.*", "drv", False),
-        ("drvlib-0:1-1.el9.*", "drv", False),
-        ("!drv-0:1-1.el9.*", "drv", False),
-    ],
-)
-def test_lock_on_a_package(lock, name, expected):
-    """Excludes, and locks that also cover other packages, are not the package's own."""
-    assert dnf_locks.is_lock_on(lock, name) is expected
-
-
-@pytest.mark.parametrize(
-    ("lock", "expected"),
-    [
-        ("nvidia-driver-cuda-3:580.82.07-1.el9.*", ("nvidia-driver-cuda", "3:580.82.07-1.el9")),
-        ("drv-0:1-1.el9.*", ("drv", "0:1-1.el9")),
-        ("java-17-openjdk-1:17.0-1.*", ("java-17-openjdk", "1:17.0-1")),
-        ("drv", ("", "")),
-        ("drv*", ("", "")),
-        ("drv-1*", ("", "")),
-        ("drv-580.*", ("", "")),
-    ],
-)
-def test_locked_version(lock, expected):
-    assert dnf_locks.locked_version(lock) == expected
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.version_choice import TransactionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction_versions import (
+    TransactionError,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import dnf_excludes
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.transaction_samples import request
 

@@ -18,7 +18,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.st
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.version_choice import TransactionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction_versions import (
+    TransactionError,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.transaction_samples import request
 

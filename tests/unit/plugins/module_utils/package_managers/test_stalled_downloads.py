@@ -23,8 +23,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
     stalled_downloads,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt import Apt
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Item, Steps
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
+    Steps,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
+    Item,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.download_retries import Retries
 

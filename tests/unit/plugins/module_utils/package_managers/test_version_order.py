@@ -6,7 +6,10 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import version_order
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import newest, satisfies
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.version_order import (
+    newest,
+    satisfies,
+)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     PackageManagerError,
     Steps,
     View,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
     item,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
-    zypper_locks,
     zypper_messages,
     zypper_repositories,
 )
@@ -88,23 +87,6 @@ def test_a_new_login_or_key_changes_the_repositories_that_use_it(path, affected)
     )
     found = zypper_repositories.changed({REPO: entry}, [RepositoryFile(path, b"")])
     assert found == ({REPO: entry} if affected else {})
-
-
-def test_zypp_conf_gets_one_path_of_the_locks():
-    text = zypper_locks.without_locks("[main]\nlocksfile.path = /etc/zypp/locks\narch = x86_64\n", "/new")
-    assert text == "[main]\nlocksfile.path = /new\narch = x86_64\n"
-
-
-def test_only_an_empty_file_of_the_locks_is_removed(tmp_path):
-    locks = tmp_path / "etc/zypp/locks"
-    zypper_locks.remove_empty(str(tmp_path))
-    locks.parent.mkdir(parents=True)
-    locks.write_bytes((FILES / "locks").read_bytes())
-    zypper_locks.remove_empty(str(tmp_path))
-    assert zypper_locks.names(str(tmp_path)) == ["app"]
-    locks.write_bytes(b"")
-    zypper_locks.remove_empty(str(tmp_path))
-    assert not locks.exists()
 
 
 def test_an_unreadable_repository_stays_known_to_zypper():

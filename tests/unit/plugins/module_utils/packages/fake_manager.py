@@ -13,10 +13,12 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import version_order
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
-    Item,
     PackageManagerError,
     Steps,
     View,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
+    Item,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp

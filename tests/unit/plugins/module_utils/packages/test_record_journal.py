@@ -3,18 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import itertools
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import (
+    login_digests,
+    owned,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import LOCK, Journal, JournalError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal, JournalError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 
 TOOLS = "/etc/apt/sources.list.d/tools.sources"
@@ -84,7 +84,7 @@ def test_a_transaction_from_begin_to_removal(tmp_path: Path, journal: Journal) -
     found = journal.removal(now, enabled={})
     assert (found.requested, found.dependencies, found.holds) == (["app"], ["dependency"], ["app"])
     assert (found.repositories, found.files) == (["tools"], [TOOLS])
-    main = url_logins.sealed("deb http://me:secret@archive.example/ main")
+    main = login_digests.sealed("deb http://me:secret@archive.example/ main")
     assert found.restore == [{"path": SOURCES, "before": f"{main}\n", "after": f"{main} contrib\n"}]
     journal.forget()
     assert not directory(tmp_path).exists()
@@ -254,37 +254,3 @@ def test_forget_keeps_other_files(tmp_path: Path, journal: Journal) -> None:
 def test_names_of_records_are_checked(name: str) -> None:
     with pytest.raises(JournalError, match="name"):
         Journal(name)
-
-
-def test_two_transactions_do_not_run_at_once(tmp_path: Path) -> None:
-    times = itertools.count()
-    first = Journal("first", str(tmp_path))
-    second = Journal("second", str(tmp_path), clock=lambda: float(next(times)), sleep=lambda _seconds: None)
-    refused = pytest.raises(JournalError, match=rf"busy after 3 seconds: another package transaction holds {LOCK}")
-    with first.locked(0), refused, second.locked(3):
-        pass
-    with second.locked(0):
-        pass
-
-
-def test_a_killed_process_does_not_keep_the_lock(tmp_path: Path) -> None:
-    code = (
-        "import sys, time\n"
-        "from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal\n"
-        "with Journal('first', sys.argv[1]).locked(0):\n"
-        "    print('locked', flush=True)\n"
-        "    time.sleep(60)\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    second = Journal("second", str(tmp_path))
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "locked\n"
-        with pytest.raises(JournalError, match="another package transaction"), second.locked(0):
-            pass
-        process.kill()
-        process.wait()
-        with second.locked(0):
-            pass

@@ -12,7 +12,9 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import version_choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    transaction_versions,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import (
     Question,
     TransactionError,
@@ -161,7 +163,7 @@ RPM = {"all": {"glibc": "1 x86_64, 2 i686", "dpkg": "3 x86_64", "data": "4 noarc
     ],
 )
 def test_installed_versions_by_architecture(name: str, state: dict, found: list[str]) -> None:
-    assert version_choice.versions(name, state) == found
+    assert transaction_versions.versions(name, state) == found
 
 
 @pytest.mark.parametrize(

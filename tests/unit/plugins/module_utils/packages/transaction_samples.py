@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import item
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
+    item,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     package_selector,
     recorded_removal,

@@ -20,7 +20,7 @@ EDITS = {
     "plugins/module_utils/driver/variables.py": [
         ("    reboot_timeout: int", "    reboot_delay: int = variable(0, minimum=0)\n"),
     ],
-    "plugins/module_utils/site/driver_part.py": [
+    "plugins/module_utils/driver/part.py": [
         ('"attempt": reboot_decision.attempt(', '"delay": request.reboot_delay, '),
         (": {'; '.join(decision['reasons'])}\"\n", " in {decision['delay']} seconds"),
     ],

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container import gpus_of_container
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import device_holder_containers
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import container_labels
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import container_names_from_docker
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import containers_with_other_gpus
 
 A, B, MIG = "GPU-a", "GPU-b", "MIG-c"
@@ -53,4 +53,4 @@ def test_nothing_is_known_without_the_facts():
 
 
 def test_the_label_is_that_of_gpu_container():
-    assert device_holder_containers._ASSIGNED == gpus_of_container.LABEL_GPUS
+    assert container_names_from_docker._ASSIGNED == container_labels.LABEL_GPUS

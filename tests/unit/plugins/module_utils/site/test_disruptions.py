@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import resta
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_report, plan_text
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host as driver_host
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site.test_driver_part import (
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.driver.test_part import (
     ALLOWED,
     IN_USE,
     OLD,

@@ -3,31 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import pytest
-
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_result, run_variables
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.site.test_host_health import FACTS, HOST
 
 DONE = {"acting": [], "drain": None, "plan": {"verify": {"applies": True}}, "host": {"uid": 0}}
-
-
-@pytest.mark.parametrize(
-    ("changes", "facts", "expected"),
-    [
-        ({}, {"nvidia_gpu_state": "ready"}, True),
-        # The GPUs are verified, and are not ready or were not read.
-        ({}, {"nvidia_gpu_state": "driver_not_loaded"}, False),
-        ({}, {}, False),
-        # A host without GPUs, and a run with other tags.
-        ({"plan": {"verify": {"applies": False}}}, {}, True),
-        ({"plan": {}}, {}, True),
-        ({"acting": ["container_engine"]}, {"nvidia_gpu_state": "ready"}, False),
-        # An earlier run has left a drain.
-        ({"drain": {"begins": False}}, {"nvidia_gpu_state": "ready"}, False),
-    ],
-)
-def test_a_host_is_converged_if_site_has_nothing_to_do(changes, facts, expected):
-    assert plan_result.is_converged({**DONE, **changes}, facts) is expected
 
 
 def test_the_observation_survives_as_text():

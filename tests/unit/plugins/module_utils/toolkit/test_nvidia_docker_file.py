@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import file_contents, observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import host_health
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_of_all_parts as site_plan
@@ -171,7 +171,7 @@ def test_program_is_plain_python_of_the_standard_library() -> None:
 
 
 def observed(root: Path) -> dict[str, Any]:
-    return observation._file(str(root), PATH)
+    return file_contents.of_file(str(root), PATH)
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     registered_runtimes,
     version_compatibility,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import ROOT_FILE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import registration_and_removal as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.containerd_versions import ROOT_FILE
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import container_toolkit_samples as samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import gpu_hosts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import Tree

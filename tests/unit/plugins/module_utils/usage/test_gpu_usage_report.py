@@ -12,9 +12,11 @@ import jinja2
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.vendor import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import (
+    SelectionError,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import UnavailableEngine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import EngineError

@@ -12,10 +12,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volume
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import (
     adapter_list,
     adapter_options,
-    engine_containers,
+    containers_with_gpus_of_any_vendor,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import WorkloadError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.container_adapter import ContainerWorkload
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.docker_and_podman_adapter import ContainerWorkload
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_begin_end_and_owner import WorkloadDrain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_record import (
     WorkloadRecord,
@@ -281,5 +281,5 @@ def test_containers_with_accelerators_of_another_vendor_are_work(tmp_path):
     def run(_argv, **_options):
         raise AssertionError("the GPUs of NVIDIA were read")
 
-    found = engine_containers.lister(engine, run, None, str(tmp_path))()
+    found = containers_with_gpus_of_any_vendor.lister(engine, run, None, str(tmp_path))()
     assert [one["name"] for one in found] == ["train"]

@@ -13,8 +13,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import dra
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import (
     WorkloadError,
     WorkloadView,
-    reason_text,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_reason import reason_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_record import WorkloadRecords, parse
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.none_adapter import NoWorkload
 
@@ -376,17 +376,3 @@ def test_a_broken_record_stops_instead_of_losing_the_owner(drain, tmp_path, text
     assert parse(text) is None
     with pytest.raises(WorkloadError, match="remove the file"):
         drain(Scheduler()).begin("x", 60)
-
-
-@pytest.mark.parametrize(
-    ("parts", "expected"),
-    [
-        (("gpufleet", "new driver"), "gpufleet: new driver"),
-        (("a", ""), "a"),
-        (("a", "b\nState=IDLE\x1b[2J"), "a: b State=IDLE (2J"),
-        (("a", 'say "x" [y]'), "a: say 'x' (y)"),
-    ],
-)
-def test_a_reason_is_one_harmless_line(parts, expected):
-    assert reason_text(*parts) == expected
-    assert len(reason_text("x" * 1000)) == 300

@@ -23,7 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.driver_capabilities import (
     DEFAULT_CAPABILITIES,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_choice import find_obstacle
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_obstacles import find_obstacle
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.container_toolkit import (
     cdi,
     cli,

@@ -15,7 +15,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import (
     distribution_paths,
     node_distribution,
-    runtime_placement,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import oci_hook
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.variables import NeuronDriverRequest
@@ -25,11 +24,16 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     registered_runtimes,
     toml_editor,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import drop_in as cri_runtime
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import planned_files as cri_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.drop_in import HABANA
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import registration_and_removal as cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.containerd_versions import ROOT_FILE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import (
+    HABANA,
+    NVIDIA,
+    CriRuntime,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
-    nvidia_and_habana_runtimes as node_runtime,
+    generated_configuration,
+    nvidia_runtime,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor import TomlError
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import container_toolkit_samples as samples
@@ -37,7 +41,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins import kubernetes_sam
 
 V2 = "io.containerd.grpc.v1.cri"
 CONTAINERD = f'plugins."{V2}".containerd'
-ROOT_FILE, CRIO_FILE, WAY_OUT = cri_runtime.ROOT_FILE, "/etc/crio/crio.conf", "Correct the file, and run the role again"
+CRIO_FILE, WAY_OUT = "/etc/crio/crio.conf", "Correct the file, and run the role again"
 OF_CONTAINERD = [
     ("disabled_plugins = 5", "disabled_plugins is '5'"),
     ('disabled_plugins = [["cri"]]', "disabled_plugins is"),
@@ -66,8 +70,8 @@ OF_CRIO = [
 
 
 @pytest.mark.parametrize("engine", ["containerd", "crio"])
-@pytest.mark.parametrize("runtime", [cri_runtime.NVIDIA, HABANA], ids=["nvidia", "habana"])
-def test_other_types_in_files_of_engines_are_named(engine: str, runtime: cri_runtime.CriRuntime) -> None:
+@pytest.mark.parametrize("runtime", [NVIDIA, HABANA], ids=["nvidia", "habana"])
+def test_other_types_in_files_of_engines_are_named(engine: str, runtime: CriRuntime) -> None:
     path = ROOT_FILE if engine == "containerd" else CRIO_FILE
     for line, words in OF_CONTAINERD if engine == "containerd" else OF_CRIO:
         # Dotted keys make tables, so the version stands before them.
@@ -102,15 +106,15 @@ def test_other_types_in_files_of_distributions_are_named(name: str, path: str, t
     seen["cri_files"]["nodes"][path] = text
     found = node_distribution.recognize(seen).node
     assert found is not None
-    done = node_runtime.plan(seen, found, {}, has_runtime=True, default_runtime=True, restart_policy="always")
+    done = nvidia_runtime.plan(seen, found, {}, has_runtime=True, default_runtime=True, restart_policy="always")
     assert (len(done.problems), f"{path} is not valid" in done.problems[0], done.engines) == (1, True, [])
 
 
 def test_filters_read_generated_files_with_other_types() -> None:
     for line, _words in OF_CONTAINERD:
         tree = toml_editor.parse(line)
-        assert runtime_placement.registered_program(tree, "nvidia") is None
-        assert runtime_placement.default_name(tree) in (None, "['x']")
+        assert generated_configuration.registered_program(tree, "nvidia") is None
+        assert generated_configuration.default_name(tree) in (None, "['x']")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""What the observation reads of hosts with accelerators of AMD, Gaudi and Neuron. NVIDIA's are in the package above."""
