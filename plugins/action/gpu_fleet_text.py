@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Action plugin of gpu_fleet_text: print the state of a fleet after a run.
 
-The documentation is in plugins/modules/gpu_fleet_text.py, the text in module_utils/site/fleet_table.py.
+The documentation is in plugins/modules/gpu_fleet_text.py, the text in module_utils/site/end_of_run_text.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 
 kept_bytecode.use()
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet_table
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import end_of_run_text
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import text_output
 
 _SPEC = {"hosts": {"type": "list", "elements": "dict", "required": True}}
@@ -31,4 +31,4 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         _checked, options = self.validate_argument_spec(_SPEC)
-        return text_output.show(fleet_table.render(options["hosts"], is_check=bool(self._task.check_mode)))
+        return text_output.show(end_of_run_text.render(options["hosts"], is_check=bool(self._task.check_mode)))

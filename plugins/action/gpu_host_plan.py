@@ -24,7 +24,11 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 
 kept_bytecode.use()
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import allowed_on_image, docker_data_root_on_nvme
+from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import (
+    adoption_result,
+    allowed_on_image,
+    docker_data_root_on_nvme,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.allowed_on_image import Adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variable_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
@@ -40,7 +44,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import modu
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.package_query_timeouts import LOCK_TIMEOUT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import dnf_excludes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adoption_result as site_adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import drain_decision as site_drain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import (
     is_host_converged,
@@ -168,11 +171,12 @@ class ActionModule(ActionBase):
             "deprecations": self._notices["deprecations"],
         }
         if adopted is not None:
-            result["adoption"] = site_adoption.result(
+            result["adoption"] = adoption_result.result(
                 host,
                 adopted,
                 parts,
                 values,
+                installs_plugin=site_plan.installs_versionlock(host, parts),
                 requested_kind=options["image"].strip(),
                 changes_before=options["changes_before"],
                 held_before=options["held_before"],

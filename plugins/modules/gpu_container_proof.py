@@ -203,10 +203,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_nam
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import (
     engines_on_host,
     engines_to_prove,
-    isolations_of_accelerators,
     last_proof_record,
     method_results,
     neuron_chips,
+    options_allowed_for_accelerator,
     prove_methods,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.proof_containers import StartError
@@ -224,9 +224,7 @@ def main() -> None:
             "image": {"type": "str", "default": ""},
             "isolations": {
                 **strings,
-                "choices": sorted(
-                    {*isolations_of_accelerators.ISOLATIONS[NVIDIA], *isolations_of_accelerators.ISOLATIONS[NEURON]}
-                ),
+                "choices": sorted(set().union(*options_allowed_for_accelerator.ISOLATIONS.values())),
             },
             "accelerator": {"type": "str", "choices": [NVIDIA, NEURON], "default": NVIDIA},
             "key": {"type": "dict", "no_log": False},
@@ -245,7 +243,7 @@ def main() -> None:
             [program, *argv[1:]], expand_user_and_vars=False, environ_update=pinned_environment.VARIABLES
         )
 
-    fault = isolations_of_accelerators.fault(module.params)
+    fault = options_allowed_for_accelerator.fault(module.params)
     if fault:
         module.fail_json(msg=fault)
     try:

@@ -267,7 +267,7 @@ def _observe(module: AnsibleModule) -> tuple[node_files_plan.SlurmHost, list[str
         if result.get("failed"):
             module.fail_json(**result)
         devices = result["ansible_facts"]["accelerators"]
-        problems = node_observation.not_ready(result["ansible_facts"]["accelerator_vendors"])
+        problems = node_findings.not_ready(result["ansible_facts"]["accelerator_vendors"])
     # slurmd's own default: the host name without the domain.
     node = params["node"] or os.uname().nodename.partition(".")[0]
     host = node_observation.observe(

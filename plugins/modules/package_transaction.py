@@ -478,7 +478,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     foreign_dkms,
     package_selector,
     record_journal,
-    recorded_removal,
+    removal_transaction,
     transaction,
     transaction_lock,
 )
@@ -565,7 +565,7 @@ def rehearsal(options: dict[str, Any], program: backend.Backend) -> list[dict[st
     """Simulate the removals in `rehearse_removals`, and return what each would remove."""
     wanted = options["rehearse_removals"]
     removals = [
-        recorded_removal.RecordedRemoval(
+        removal_transaction.RecordedRemoval(
             transaction.TransactionRequest(
                 remove=tuple(one["remove"]), keep=tuple(package_selector.parse(text) for text in one["keep"])
             ),
@@ -580,7 +580,7 @@ def rehearsal(options: dict[str, Any], program: backend.Backend) -> list[dict[st
             "removed": sorted({change.name for change in result.changes}),
             "kept": result.kept,
         }
-        for one, result in zip(wanted, recorded_removal.rehearse(removals, program))
+        for one, result in zip(wanted, removal_transaction.rehearse(removals, program))
     ]
 
 
@@ -687,7 +687,7 @@ def act(
     if options["state"] == "present":
         return transaction.present(wanted, program, record, check_mode=check_mode)
     beside = [record_journal.Journal(name) for name in options["together_with"]]
-    return recorded_removal.absent(wanted, program, record, check_mode=check_mode, together_with=beside)
+    return removal_transaction.absent(wanted, program, record, check_mode=check_mode, together_with=beside)
 
 
 def main() -> None:

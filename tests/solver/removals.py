@@ -24,7 +24,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.pa
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.recorded_removal import RecordedRemoval, rehearse
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.removal_transaction import (
+    RecordedRemoval,
+    rehearse,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_of_all_parts as site_plan
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Package

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import host_state_with_lost_devices, schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators.sysfs_refusals import SysfsReading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import untrusted_text
 
@@ -49,7 +49,9 @@ def decide(
     if found:
         rest = f" {_hardware(unbound, [])} is not driven by amdgpu. {KERNEL_LOG}." if unbound else ""
         unhealthy = (schema.LOST, schema.DEGRADED, schema.UNKNOWN)
-        state, reason = schema.state_of_shown(found, f"KFD shows {_count(found)}", "GPU", unhealthy, rest)
+        state, reason = host_state_with_lost_devices.state_of_shown(
+            found, f"KFD shows {_count(found)}", "GPU", unhealthy, rest
+        )
         return state, f"{reason} {refused}".strip()
     hardware = _hardware(unbound, host.undecided)
     if host.is_loaded and host.bound and not host.has_kfd:

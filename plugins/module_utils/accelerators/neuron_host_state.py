@@ -8,7 +8,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import neuron_sysfs_values, schema
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import (
+    host_state_with_lost_devices,
+    neuron_sysfs_values,
+    schema,
+)
 
 _LAST_OF_INFERENTIA = (2, 24)
 
@@ -30,7 +34,7 @@ def decide(
     if found:
         rest = f" {_hardware(unbound)} has no chip in the driver. {neuron_sysfs_values.KERNEL_LOG}." if unbound else ""
         shown = f"The driver shows {schema.plural(len(found), 'chip')}"
-        return schema.state_of_shown(found, shown, "Chip", (schema.LOST, schema.DEGRADED), rest)
+        return host_state_with_lost_devices.state_of_shown(found, shown, "Chip", (schema.LOST, schema.DEGRADED), rest)
     if host.chips_without_node:
         missing = ", ".join(f"/dev/neuron{chip}" for chip in host.chips_without_node)
         return schema.ERROR, (

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The tree of another host: what the observation recorded of its sysfs and of its device nodes.
 
-observe/amd_gaudi_neuron/accelerator_records.py writes the record. What it does not contain looks as if the host did not have it, so the
-measurements of a device are null.
+observe/amd_gaudi_neuron/accelerator_records.py writes the record. What it does not contain looks as if the host did
+not have it, so the measurements of a device are null.
 """
 
 from __future__ import annotations

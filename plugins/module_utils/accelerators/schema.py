@@ -8,9 +8,9 @@ What was not read is None, never 0. docs/accelerators.md describes each key, and
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, TypedDict
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import duplicate_stable_ids
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import VENDORS
 
 READY = "ready"
@@ -143,9 +143,9 @@ def vendor_state(
     skipped: list[dict[str, str]] | None = None,
 ) -> AcceleratorVendor:
     """Return the state of one vendor. Devices with the same stable ID make it an error, whatever else was read."""
-    shared = shared_ids(devices)
-    if shared:
-        state, reason = ERROR, _reason_shared(shared)
+    duplicate = duplicate_stable_ids.reason(devices)
+    if duplicate:
+        state, reason = ERROR, duplicate
     return {
         "state": state,
         "reason": reason,
@@ -155,39 +155,5 @@ def vendor_state(
     }
 
 
-def shared_ids(devices: list[AcceleratorDevice]) -> dict[str, list[str]]:
-    """Return the stable IDs that several devices have, with the PCI addresses of these devices."""
-    places: dict[str, list[str]] = {}
-    for one in devices:
-        if one["stable_id"] is not None:
-            places.setdefault(one["stable_id"], []).append(one["pci_address"] or "an unknown address")
-    return {stable_id: found for stable_id, found in places.items() if len(found) > 1}
-
-
-def _reason_shared(shared: dict[str, list[str]]) -> str:
-    texts = [f"{stable_id} ({', '.join(places)})" for stable_id, places in sorted(shared.items())]
-    return (
-        f"Several devices have the same stable ID: {'; '.join(texts)}. A container could get another device than the "
-        "requested one, so none of them is used. Compare the IDs with the vendor's tool, and ask the vendor of the "
-        "cards or of the hypervisor to correct them."
-    )
-
-
 def plural(count: int, singular: str) -> str:
     return f"{count} {singular}" if count == 1 else f"{count} {singular}s"
-
-
-def state_of_shown(
-    found: list[AcceleratorDevice], shown: str, title: str, unhealthy: Collection[str], unbound: str
-) -> tuple[str, str]:
-    """Return the state and its reason for the devices that a driver shows.
-
-    `shown`: who shows how many. `title`: of one device. `unhealthy`: the states of health to check. `unbound`: a
-    sentence about the devices that the driver does not show, or an empty text.
-    """
-    lost = [one for one in found if one["health"]["state"] == LOST]
-    if len(lost) == len(found):
-        reason = lost[0]["health"]["reasons"][0]
-        return ERROR, f"{shown}, but none is usable. {title} {lost[0]['index']}: {reason}."
-    indexes = ", ".join(str(one["index"]) for one in found if one["health"]["state"] in unhealthy)
-    return READY, f"{shown}.{f' Check the health of {indexes}.' if indexes else ''}{unbound}"

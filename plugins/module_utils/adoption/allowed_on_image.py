@@ -1,22 +1,17 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What playbook dlami may change on a prepared image, and which of its packages it holds.
+"""What playbook dlami may change on a prepared image.
 
 Pure functions of the observation of a host.
 """
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import prepared_image
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.holds import (
-    hold_support,
-)
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_packages
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -32,13 +27,6 @@ _OWNERS = {
 }
 # How users call the images that playbook dlami does not adopt.
 _OTHERS = {"dgx": "NVIDIA DGX OS", "gcp_deeplearning": "a Google Cloud Deep Learning VM image"}
-# Packages that no role manages: what they belong to, by the pattern of their names. Packages of CUDA whose names end
-# with a version install toolkits side by side; all others follow the driver or the repository.
-_EXTRAS = {
-    "cuda": re.compile(r"(?:cuda|libcu|libnpp|libnv)[a-z0-9-]*-\d+-\d+"),
-    "dcgm": re.compile(r"datacenter-gpu-manager(?:-[a-z0-9-]+)?"),
-    "efa": re.compile(r"(?:efa|libfabric\d*-aws|libnccl-ofi)(?:-[a-z0-9-]+)?|openmpi\d*-aws"),
-}
 
 
 class Adoption(t.NamedTuple):
@@ -109,22 +97,3 @@ def neuron_accelerators(host: Host) -> str:
         item["generation"] or "AWS Neuron" for item in (host["accelerators"]["neuron"] or {"devices": ()})["devices"]
     ]
     return ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds))
-
-
-def extra_packages(host: Host, part: str) -> dict[str, str]:
-    """Return the installed packages of `cuda`, `dcgm` or `efa` with their versions."""
-    names = _EXTRAS[part]
-    return {name: version for name, version in host["installed_packages"].items() if names.fullmatch(name)}
-
-
-def not_held(host: Host, *, toolkit: bool) -> list[str]:
-    """Return the packages that the image brought, that no role holds, and that nobody holds yet.
-
-    `toolkit`: whether this includes NVIDIA's container toolkit. Its role holds only what it installed itself.
-    """
-    # Without the plugin, existing locks have no effect, either.
-    held = set(host["held_packages"]) if hold_support.can_hold(host) else set()
-    names = {name for part in _EXTRAS for name in extra_packages(host, part)}
-    if toolkit:
-        names.update(toolkit_packages.found_on(host))
-    return sorted(names - held)

@@ -13,7 +13,7 @@ import re
 import textwrap
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import allowed_on_image as adoption_image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import holds_of_image_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.aws import instance_families
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import option_fields
@@ -254,8 +254,8 @@ def _extras(host: Host, held: t.Sequence[str], not_held: t.Sequence[str]) -> lis
     image = host["image"]
     versions = {
         "cuda": ", ".join(image["cuda"]) or None,
-        "dcgm": _lowest(adoption_image.extra_packages(host, "dcgm")),
-        "efa": image["efa"] or _lowest(adoption_image.extra_packages(host, "efa")),
+        "dcgm": _lowest(holds_of_image_packages.extra_packages(host, "dcgm")),
+        "efa": image["efa"] or _lowest(holds_of_image_packages.extra_packages(host, "efa")),
     }
     return [_extra(host, name, version, held, not_held) for name, version in versions.items()]
 
@@ -265,7 +265,7 @@ def _extra(
 ) -> AdoptionEntry:
     if version is None:
         return AdoptionEntry(part=name, state=LEFT_ALONE, version=None, reason="not installed")
-    packages = adoption_image.extra_packages(host, name)
+    packages = holds_of_image_packages.extra_packages(host, name)
     reason = "installed with the image, and kept"
     if name == "dcgm":
         state = (host["services"].get("nvidia-dcgm.service") or {}).get("active_state")

@@ -9,7 +9,7 @@ import dataclasses
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_writing
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendor_differences import KIND
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.permitted_cdi_kind import KIND
 
 
 @dataclasses.dataclass(frozen=True)

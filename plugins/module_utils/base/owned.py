@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every path that this collection writes on a host: what it is, and who writes it.
+"""The paths that this collection writes on a host: what each is, and who writes it.
 
 The collection also changes files of others, such as apt's sources. A record has their previous text.
 """
@@ -153,71 +153,10 @@ DRIVER_INITRAMFS_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_initramfs"
 # Role nvidia_driver: the last verification failed.
 DRIVER_UNVERIFIED_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_unverified"
 
-# --- package repositories, written by module package_transaction ---
-
-# The suffix of the file beside a key that stores the digest of the downloaded key.
-KEY_NOTE_SUFFIX = ".sha256"
-# The directories of logins.
-APT_LOGINS = "/etc/apt/auth.conf.d"
-ZYPPER_LOGINS = "/etc/zypp/credentials.d"
-_ENTRIES = {
-    "apt": "/etc/apt/sources.list.d/{}.sources",
-    "dnf": "/etc/yum.repos.d/{}.repo",
-    "zypper": "/etc/zypp/repos.d/{}.repo",
-}
-_KEYS = {
-    "apt": "/usr/share/keyrings/{}.gpg",
-    "dnf": "/etc/pki/rpm-gpg/RPM-GPG-KEY-{}",
-    "zypper": "/usr/share/pki/{}.asc",
-}
-
-
-def repository_entry(name: str, manager: str) -> str:
-    """Return the path of a repository's entry for apt, dnf or zypper."""
-    return _ENTRIES[manager].format(name)
-
-
-def repository_key(name: str, manager: str) -> str:
-    """Return the path of the key that signs a repository."""
-    return _KEYS[manager].format(name)
-
-
-def apt_proxy(name: str) -> str:
-    """Return the path of apt's proxy for a repository."""
-    return f"/etc/apt/apt.conf.d/53{_with_suffix(name, '.conf')}"
-
-
-def apt_preferences(name: str) -> str:
-    """Return the path of apt's priority for a repository."""
-    return f"/etc/apt/preferences.d/{_with_suffix(name, '.pref')}"
-
-
-def _with_suffix(name: str, suffix: str) -> str:
-    # apt reads files without a suffix, but ignores those with an unknown suffix.
-    return name + suffix if "." in name else name
-
-
-def apt_login(name: str) -> str:
-    """Return the path of apt's logins for a repository and its proxy, which only root can read."""
-    return f"{APT_LOGINS}/{name}.conf"
-
-
-def zypper_login(name: str) -> str:
-    """Return the path of zypper's login for a repository, which only root can read."""
-    return f"{ZYPPER_LOGINS}/{name}"
-
-
 # --- NVIDIA's repository, written by roles nvidia_driver and cuda_toolkit ---
 
+# The files of a repository have its name: repository/role_file_paths.py.
 REPOSITORY_ID = "gpufleet-nvidia-cuda"
-# The entry by package manager, and the key that signs the repository.
-REPOSITORY_ENTRIES = {manager: repository_entry(REPOSITORY_ID, manager) for manager in _ENTRIES}
-REPOSITORY_KEYS = {manager: repository_key(REPOSITORY_ID, manager) for manager in _KEYS}
-# apt's proxy for the repository.
-APT_PROXY = apt_proxy(REPOSITORY_ID)
-# The logins of the repository and its proxy, which only root can read.
-APT_LOGIN = apt_login(REPOSITORY_ID)
-ZYPPER_LOGIN = zypper_login(REPOSITORY_ID)
 # Role cuda_toolkit: gives the repository the lowest priority if the driver has another source. apt uses the first
 # matching preference, and this file sorts after DRIVER_APT_PREFERENCES.
 TOOLKIT_APT_PREFERENCES = "/etc/apt/preferences.d/gpufleet-nvidia-toolkit"

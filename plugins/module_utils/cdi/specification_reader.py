@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import conflicting_and_overridden_devices
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import directories as cdi_directories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.specification_document import CdiNode
 
@@ -65,13 +66,12 @@ class Specs:
 def read(
     directories: Sequence[str], root: str = "/", versions: Callable[[str], tuple[str, ...]] = lambda _text: ()
 ) -> Specs:
-    """Read all specifications. A later directory overrides the devices of an earlier one.
+    """Read all specifications. A directory that is listed under two names counts once.
 
     `versions` returns the driver versions that the text of a file names.
     """
-    devices: dict[str, CdiDevice] = {}
+    found: list[CdiDevice] = []
     broken = []
-    conflicts: dict[str, tuple[str, str]] = {}
     seen = set()
     for directory in directories:
         base = os.path.join(root, directory.lstrip("/"))
@@ -83,18 +83,10 @@ def read(
             try:
                 with open(os.path.join(base, name), encoding="utf-8") as file:
                     text = file.read()
-                found = list(_devices(load(text), path, root, versions(text)))
-                for device in found:
-                    other = devices.get(device.qualified)
-                    if (
-                        other is not None
-                        and os.path.dirname(other.path) == os.path.dirname(path)
-                        and other.path != path
-                    ):
-                        conflicts[device.qualified] = (other.path, path)
-                    devices[device.qualified] = device
+                found += list(_devices(load(text), path, root, versions(text)))
             except (OSError, SpecError, UnicodeDecodeError) as error:
                 broken.append(f"{path}: {error}")
+    devices, conflicts = conflicting_and_overridden_devices.distinguish(found)
     return Specs(devices=devices, broken=tuple(broken), conflicts=conflicts)
 
 

@@ -1,12 +1,12 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The devices of a host, and their partitions."""
+"""The devices of a host, and their partitions: which are usable, and how results and messages name them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -177,6 +177,20 @@ class Inventory:
             )
             facts.append(f"{gpu.words.mode} enabled: {devices or 'no ' + gpu.words.partition}")
         return f"GPU {gpu.index} ({', '.join(filter(None, facts))})"
+
+
+def unit_indexes(units: Sequence[Unit]) -> list[int | str]:
+    """Return the index of each unit: a number for a GPU, "gpu:partition" for a partition."""
+    return [unit.index if unit.is_partition else unit.gpu.index for unit in units]
+
+
+def describe_unit(uuid: str, inventory: Inventory) -> str:
+    """Describe a unit for the diff. The description is the UUID alone if the inventory does not contain the unit."""
+    unit = inventory.by_uuid().get(uuid)
+    if unit is None:
+        return uuid
+    word = unit.gpu.words.prefix if unit.is_partition else "GPU"
+    return f"{uuid} ({word} {unit.index}, {unit.profile or unit.gpu.name})"
 
 
 def parse_pci_address(address: str) -> tuple[int, ...] | None:

@@ -1,13 +1,14 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a container gets in addition to the user's options, so that it can use its devices."""
+"""What a container gets in addition to the user's options: its devices, and the access to them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Unit, unit_indexes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import NONE
 
 
@@ -36,3 +37,26 @@ class Access:
     # Groups of the host that the user of the container needs, or Podman's word for the groups of the user.
     groups: tuple[int | str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+@dataclass
+class Assignment:
+    """The GPUs of a container and the access to them."""
+
+    units: list[Unit] = field(default_factory=list)
+    isolation: str = NONE
+    reason: str = ""
+    access: Access = field(default_factory=Access)
+    capabilities: list[str] | None = None
+    exclusive: bool = False
+    # The optional features and IMEX channels, as in the label.
+    features: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def uuids(self) -> list[str]:
+        return [unit.uuid for unit in self.units]
+
+    @property
+    def indexes(self) -> list[int | str]:
+        return unit_indexes(self.units)

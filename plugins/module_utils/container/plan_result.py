@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_assignment import Assignment
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Assignment
 
 
 def existence(

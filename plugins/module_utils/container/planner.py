@@ -23,7 +23,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
     other_engine_containers,
     reservations,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Inventory, Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import (
+    Inventory,
+    Unit,
+    describe_unit,
+    unit_indexes,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import (
     avoided_recreation,
     container_labels,
@@ -33,10 +38,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing.existing_container import (
     ExistingContainer,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_assignment import (
-    Assignment,
-    describe_unit,
-    unit_indexes,
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing.gpus_kept_for_count import (
+    gpus_kept_for_count,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import (
     GpuUse,
@@ -44,7 +47,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holde
     sharing_warnings,
     without_repetitions,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access, Assignment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image_pull import unpulled_warning
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import NONE, Choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.plan_result import (
@@ -54,6 +57,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.plan_resu
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.conditions_option import Conditions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.free_gpus import describe_unusable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import (
     Request,
     SelectionError,
@@ -62,10 +66,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.required_readings import (
     required_readings,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.selected_gpus import (
-    describe_unusable,
-    select_units,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.selected_gpus import select_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.slurm_jobs import JobsUnknown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import (
     ContainerTask,
@@ -339,7 +340,7 @@ class Planner:
             self._conditions,
             exclusive=self._exclusive,
             holders=use.holders,
-            current=self._existing.current_gpus().uuids,
+            current=gpus_kept_for_count(self._existing).uuids,
             running=self._existing.is_running,
             busy=use.busy,
             topology=self._accelerator.topology,
@@ -356,7 +357,7 @@ class Planner:
         """Select the units and the isolation."""
         inventory = self._accelerator.inventory
         units = self._select(request, use)
-        current = self._existing.current_gpus().isolation
+        current = gpus_kept_for_count(self._existing).isolation
         task = ContainerTask(self._params, self._user_options, image, env, current)
         choice, access = self._give_access(self._engine, units, task)
         warnings = list(access.warnings)

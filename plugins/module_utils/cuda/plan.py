@@ -20,7 +20,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_nam
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed_packages import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     nvidia_repository,
-    nvidia_repository_data,
     record_of_role,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RoleTransaction
@@ -241,7 +240,7 @@ def _toolkit(result: CudaPlan, version: str | None, directory: str) -> None:
 def _repository(result: CudaPlan, work: RoleTransaction, host: Host, request: CudaRequest) -> None:
     """Plan the configuration of NVIDIA's repository. It is only required if packages are missing."""
     system = host["os"]
-    data = nvidia_repository_data.of(system["key"])
+    data = nvidia_repository.of_platform(system["key"])
     arch = data["nvidia"]["arches"].get(system["arch"]) if data else None
     if data is None or arch is None:
         if work.install:

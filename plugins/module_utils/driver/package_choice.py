@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
@@ -21,9 +20,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_t
     Resolution,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvlink5_boards
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver, nvidia_group
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed_packages import is_installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -80,7 +79,7 @@ def choose(case: Case, data: dict) -> Case:
         blacklists=data.get("blacklists", []),
         loads_uvm=data.get("loads_uvm", False),
     )
-    return _headers(case, data, names) if case.result.module_build == "dkms" else case
+    return kernel_packages.with_headers(case, data, names) if case.result.module_build == "dkms" else case
 
 
 def _wanted(case: Case, data: dict, chosen: list[dict], context: dict) -> dict[str, list[str]]:
@@ -185,73 +184,13 @@ def _fill(case: Case, data: dict, name: str, names: dict) -> list[str]:
     return [kernel_packages.installed_match(case.host, case.request, item, str(case.result.branch)) for item in found]
 
 
-def _headers(case: Case, data: dict, names: dict) -> Case:
-    """Return the case with the missing headers of the host's kernels by their exact names.
-
-    A meta package may depend on a kernel that the host does not have, and on some platforms it installs that kernel.
-    The plan adds a meta package only if it belongs to the installed kernel.
-    """
-    if case.request.kernel_packages:
-        return _requested_headers(case, data, names)
-    why: list[str] = []
-    headers: dict[str, list[str]] = {}
-    installed = _kernels_with_headers(case.host)
-    running, upcoming = case.host["kernel"]["running"], case.host["kernel"]["next_boot"]
-    for release in kernels(case.host):
-        kernel = kernel_rule(release, data)
-        if release == running != upcoming and case.host["os"]["package_manager"] == "zypper":
-            # zypper selects one version of a package per command, even of one that can have several.
-            if not nvidia_driver(case.host)["on_disk"]:
-                why.append(
-                    f"the running kernel {running} gets no module, because zypper installs the headers of only one "
-                    f"kernel; the driver works after a reboot into {upcoming}"
-                )
-            continue
-        if release not in installed and kernel.get("headers"):
-            headers[release] = [name.format(**{**names, **kernel["names"]}) for name in kernel["headers"]]
-        elif release not in installed and release == case.host["kernel"]["next_boot"]:
-            raise Refused(
-                f"Kernel {release} has no headers to build modules with (/lib/modules/{release}/build is missing), and "
-                "the header packages of this kernel are unknown to the role. Install the headers, or name their "
-                "packages in nvidia_driver_kernel_packages."
-            )
-    return case.but(*why, headers=headers, kernel_packages=[name for found in headers.values() for name in found])
-
-
-def _kernels_with_headers(host: Host) -> set[str]:
-    return {entry["release"] for entry in host["kernel"]["kernels"] if entry["headers"]}
-
-
-def _requested_headers(case: Case, data: dict, names: dict) -> Case:
-    """Return the case with the requested kernel packages; header packages with the releases of the host's kernels.
-
-    Without a release, the package manager would install the newest headers, which may belong to no installed kernel.
-    """
-    by_name: dict[str, dict[str, str]] = {}
-    for release in kernels(case.host):
-        kernel = kernel_rule(release, data)
-        filled = {**names, **kernel["names"]}
-        for template in kernel.get("headers") or []:
-            stem = re.sub(r"-\{(release|base)\}$", "", template).format(**filled)
-            by_name.setdefault(stem, {})[release] = template.format(**filled)
-    headers: dict[str, list[str]] = {}
-    packages: list[str] = []
-    for name in case.request.kernel_packages:
-        for release, exact in by_name.get(name, {}).items():
-            if release not in _kernels_with_headers(case.host):
-                headers.setdefault(release, []).append(exact)
-                packages.append(exact)
-        packages += [] if name in by_name else [name]
-    return case.but(headers=headers, kernel_packages=packages)
-
-
 def suitable_dkms(host: Host, result: Resolution, available: dict) -> str | None:
     """Return the version of DKMS to install, or None if any version is suitable. Refuse if all are too old.
 
     A preference of apt may select an older version than the one in NVIDIA's repository.
     """
-    minimum, offered = nvidia_repository_data.DKMS_MINIMUM, available.get("dkms", [])
-    first = natural_key(nvidia_repository_data.FIRST_WITH_DKMS_MINIMUM)
+    minimum, offered = nvidia_repository.DKMS_MINIMUM, available.get("dkms", [])
+    first = natural_key(nvidia_repository.FIRST_WITH_DKMS_MINIMUM)
     is_needed = result.source == "nvidia" and "dkms" in result.packages and natural_key(str(result.version)) >= first
     if not is_needed or is_recent(host["packages"].get("dkms", {}).get("version"), minimum):
         return None
@@ -265,13 +204,13 @@ def suitable_dkms(host: Host, result: Resolution, available: dict) -> str | None
     raise NoVersion(
         f"Driver {result.version} needs dkms {minimum} or newer, but the repositories of this host have only {newest}. "
         f"If this host uses a mirror, update it. {hint} Alternatively, set nvidia_driver_version to a version older "
-        f"than {nvidia_repository_data.FIRST_WITH_DKMS_MINIMUM}."
+        f"than {nvidia_repository.FIRST_WITH_DKMS_MINIMUM}."
     )
 
 
 def dkms_name(host: Host, result: Resolution) -> str:
     """Return the name of the driver's modules in DKMS."""
-    first = nvidia_repository_data.FIRST_WITH_COMMON_DKMS_NAME
+    first = nvidia_repository.FIRST_WITH_COMMON_DKMS_NAME
     is_early = natural_key(str(result.version)) < natural_key(first)
     is_rpm = host["os"]["package_manager"] != "apt"
     return "nvidia-open" if is_rpm and is_early and result.flavor == "open" else "nvidia"

@@ -131,9 +131,7 @@ def _steps(
         found += [steps.own("reboot", text)] if decision["go"] else []
         old = steps.own(steps.FILE, f"remove {owned.DRIVER_REBOOT_MARKER}")
         found += [old] if has_old_record else []
-    # Every change is verified.
-    if verifies and not has_work:
-        found.append(steps.own("verification", "repeat the driver verification that failed in an earlier run"))
+    found += repeated_verification.planned_steps(verifies=verifies, has_work=has_work)
     # The reboot comes last, and so does the reload of the modules, unless services start afterwards.
     return tuple(steps.interrupting(found, interrupts))
 

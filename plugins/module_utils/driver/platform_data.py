@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import natural_key
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository_data
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host, System
@@ -32,7 +32,7 @@ _HOLD_WITHOUT_MODULES = "^(lib)?nvidia-|^cuda-drivers|^xorg-x11-nvidia"
 
 def complete(platform: dict | None, system: System) -> dict | None:
     """Return the data of a platform with the driver of the distribution's vendor, and with NVIDIA's repository."""
-    known = nvidia_repository_data.of(system["key"])
+    known = nvidia_repository.of_platform(system["key"])
     if not platform or known is None:
         return platform or None
     sources = dict(platform["sources"])

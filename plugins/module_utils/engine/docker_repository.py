@@ -62,7 +62,9 @@ def others(host: Host, data: dict[str, t.Any]) -> list[str]:
         # Docker no longer updates the folder centos of a release that it builds only for another folder.
         is_frozen = "centos" not in data.get("folders", {})
         entries = [entry for entry, url in urls if path.search(url) and not (is_frozen and "/centos/" in url)]
-    own = [owned.repository_entry(owned.DOCKER_REPOSITORY_ID, manager) for manager in role_file_paths.MANAGERS]
+    own = [
+        role_file_paths.repository_entry(owned.DOCKER_REPOSITORY_ID, manager) for manager in role_file_paths.MANAGERS
+    ]
     return sorted({entry["file"] for entry in entries if entry["file"] not in own})
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_writing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import repository_variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendor_differences import KIND
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.permitted_cdi_kind import KIND
 
 ROLE = "gaudi_driver"
 _PACKAGE = r"[A-Za-z0-9][A-Za-z0-9+._-]*"

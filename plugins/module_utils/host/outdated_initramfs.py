@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The initramfs from which a boot may have loaded an older NVIDIA driver than the one on disk.
+"""When an initramfs with an older NVIDIA driver than the one on disk is looked for, rebuilt, or a reason for a reboot.
 
 A listing takes a second. It is only read if the loaded driver differs from the one on disk, although that one was
 installed before the boot.
@@ -10,11 +10,11 @@ installed before the boot.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Callable
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver_versions as host_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host, Initramfs
@@ -35,16 +35,13 @@ _IMAGES = (
 _PROGRAMS = ("lsinitramfs", "lsinitrd")
 
 
-def read(root: str, kernels: dict, driver: dict, run: Run) -> list[dict]:
+def read(root: str, kernels: dict, driver: dict, run: Run, booted: int | None) -> list[dict]:
     """Return the images of the running and of the next kernel if the boot may have loaded the driver from one of them.
 
     Each has the `kernel`, the `path`, whether it has the driver's module (`has_driver`, None: unknown), and whether it
-    was built before the boot (`before_boot`).
+    was built before the boot (`before_boot`). `booted`: the time of the boot.
     """
-    if not differs(driver):
-        return []
-    booted = reboot_reasons.boot_time(root)
-    if booted is None:
+    if booted is None or not differs(driver):
         return []
     installed = changed_at(host_driver.module_file(root, kernels["running"]))
     if installed is None or installed >= booted:
@@ -100,3 +97,16 @@ def lists_driver(listing: str) -> bool:
 def outdated(host: Host) -> list[Initramfs]:
     """Return the images to rebuild: those with the driver's module that were built before the boot."""
     return [entry for entry in host.get("initramfs") or () if entry["has_driver"] and entry["before_boot"]]
+
+
+def reboot_reasons(host: Mapping[str, Any], loaded: str) -> list[str]:
+    """Return why the next boot may load the driver from an initramfs again. `loaded`: the version of this boot."""
+    found = []
+    for entry in host.get("initramfs") or ():
+        if entry["has_driver"] and entry["kernel"] == host["kernel"]["next_boot"]:
+            state = "was built before this boot" if entry["before_boot"] else "has been rebuilt since"
+            found.append(
+                f"the initramfs of kernel {entry['kernel']} ({entry['path']}) contains the driver's module, so the "
+                f"host loaded {loaded} from it at this boot; it {state}"
+            )
+    return found

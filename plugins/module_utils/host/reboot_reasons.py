@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import exists, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver, nvidia_group
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import outdated_initramfs
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.lxc_guest import VARIANT
 
 _FLAG_FILES = ("/run/reboot-required", "/var/run/reboot-required", "/run/reboot-needed")
@@ -103,12 +104,4 @@ def _of_modules(host: dict, driver: dict, running: str) -> list[dict]:
         found = [_reason("flavor_differs", text)]
     else:
         return []
-    for entry in host.get("initramfs") or ():
-        if entry["has_driver"] and entry["kernel"] == host["kernel"]["next_boot"]:
-            state = "was built before this boot" if entry["before_boot"] else "has been rebuilt since"
-            text = (
-                f"the initramfs of kernel {entry['kernel']} ({entry['path']}) contains the driver's module, so the "
-                f"host loaded {loaded} from it at this boot; it {state}"
-            )
-            found.append(_reason("initramfs_outdated", text))
-    return found
+    return found + [_reason("initramfs_outdated", text) for text in outdated_initramfs.reboot_reasons(host, loaded)]

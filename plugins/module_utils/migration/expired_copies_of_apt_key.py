@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_bytes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp, role_file_paths
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import OldKey
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 _FOLDERS = ("/etc/apt/trusted.gpg.d", "/etc/apt/keyrings", "/usr/share/keyrings")
 # The key of a mirror, which the user chose.
-_OWN = owned.repository_key(owned.CONTAINER_TOOLKIT_REPOSITORY_ID, "apt")
+_OWN = role_file_paths.repository_key(owned.CONTAINER_TOOLKIT_REPOSITORY_ID, "apt")
 _LARGEST = 1024 * 1024
 # The number of the subpacket with the seconds after which a key expires: RFC 9580, section 5.2.3.13.
 _KEY_EXPIRATION = 9

@@ -13,13 +13,14 @@ import re
 from typing import Any, NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import role_file_paths
 
 _OLD = re.compile(
     r"//nvidia\.github\.io/(?:nvidia-docker/|nvidia-container-runtime/|libnvidia-container/"
     r"(?!(?:stable|experimental)/(?:deb|rpm)(?:/|$)))"
 )
 _NEW = re.compile(r"//nvidia\.github\.io/libnvidia-container/(?:stable|experimental)/(?:deb|rpm)(?:/|$)")
-_OWN = owned.repository_entry(owned.CONTAINER_TOOLKIT_REPOSITORY_ID, "apt")
+_OWN = role_file_paths.repository_entry(owned.CONTAINER_TOOLKIT_REPOSITORY_ID, "apt")
 
 
 OLD, CLASH, EXPIRED = "old", "clash", "expired"

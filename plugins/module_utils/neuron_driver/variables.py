@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import accelerator_writing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import repository_variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendor_differences import KIND
+from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.permitted_cdi_kind import KIND
 
 ROLE = "neuron_driver"
 _VERSION = r"\d+(\.\d+){1,3}"

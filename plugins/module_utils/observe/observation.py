@@ -12,7 +12,6 @@ import os
 from typing import TYPE_CHECKING, Callable, cast
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import directories as cdi_directories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import observed_specification_nodes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import (
@@ -44,15 +43,17 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import cont
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import (
     container_names_from_docker,
     containerd_and_crio_files,
-    declared_places,
     file_contents,
     loaded_kernel_modules,
+    machine_and_boot_identity,
     nouveau_and_nova,
     nvidia_gpu_holders,
     nvidia_hardware,
     nvidia_runtimes,
     package_origins,
+    persistence_daemon_users,
     repositories,
+    role_files_and_units_by_hardware,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe.amd_gaudi_neuron import (
     accelerator_records,
@@ -61,7 +62,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe.amd_gaudi_n
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, role_file_paths
 
 if TYPE_CHECKING:  # Creating the types takes time on every host.
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host, VolumePrediction
@@ -112,7 +112,7 @@ def observe(
     `predict_volume` predicts the driver volume for a version of the driver. Without it, `driver_volume` is None.
     """
     functions = pci_functions.scan_all(root)
-    parts = declared_places.DeclaredPlaces(declared or {})
+    parts = role_files_and_units_by_hardware.DeclaredPlaces(declared or {})
     more = {"units": units or [], "files": files or [], "patterns": package_patterns or []}
     host = _system(root, machine, kernel, run, functions, parts=parts, more=more)
     system = host["os"]
@@ -151,7 +151,7 @@ def _system(
     run: Run,
     functions: list,
     *,
-    parts: declared_places.DeclaredPlaces,
+    parts: role_files_and_units_by_hardware.DeclaredPlaces,
     more: dict[str, list[str]],
 ) -> dict:
     """Return what needs no other reading of the host: its platform, kernels, packages, services and files."""
@@ -167,7 +167,7 @@ def _system(
         "schema": SCHEMA,
         "os": system,
         "uid": os.geteuid(),
-        "identity": _identity(root),
+        "identity": machine_and_boot_identity.read(root),
         "accelerators": accelerator_pci_ids.groups(
             root, found, kernel, releases, accelerator_records.read(root, found, run)
         ),
@@ -187,18 +187,12 @@ def _system(
         "modules_loaded": loaded_kernel_modules.modules_loaded(root),
         "module_users": loaded_kernel_modules.module_users(root),
         "uvm_loaders": uvm_loading.loaders(root),
-        "daemon_users": _daemon_users(root),
+        "daemon_users": persistence_daemon_users.read(root),
         "files": {path: file_contents.of_file(root, path) for path in sorted(paths)},
-        "keyrings": _keyrings(root, parts.repositories),
+        "keyrings": repositories.role_keyrings(root, parts.repositories),
         "image": prepared_image.read(root),
         "reboot_flag": reboot_reasons.read_flag(root, state["installed_at"]),
     }
-
-
-def _keyrings(root: str, names: list[str]) -> dict:
-    """Return the keys of the repositories that the roles add."""
-    paths = [path for name in names for path in role_file_paths.keyrings(name)]
-    return {path: key for path in paths if (key := key_trust.read(root, path))}
 
 
 def _add_nvidia(root: str, host: dict, functions: list, run: Run) -> None:
@@ -206,7 +200,8 @@ def _add_nvidia(root: str, host: dict, functions: list, run: Run) -> None:
     group = host["accelerators"]["nvidia"] = nvidia_hardware.nvidia(root, functions, host)
     # An LXC guest has the kernel of its node.
     is_guest = host["os"]["variant"] == lxc_guest.VARIANT
-    host["initramfs"] = [] if is_guest else outdated_initramfs.read(root, host["kernel"], group["driver"], run)
+    booted = reboot_reasons.boot_time(root)
+    host["initramfs"] = [] if is_guest else outdated_initramfs.read(root, host["kernel"], group["driver"], run, booted)
     host["holders"] = nvidia_gpu_holders.holders(root) if group["driver"]["loaded"] else []
 
 
@@ -238,18 +233,3 @@ def _add_cdi(root: str, host: dict) -> None:
     )
     host["accelerator_specs"] = cdi_specifications.observed(root, directories) if has_others else []
     host["cdi_nodes"] = observed_host_nodes.of_host(root, host["accelerators"]["nvidia"]["gpus"]) if specs else None
-
-
-def _daemon_users(root: str) -> list[str]:
-    """Return the users that packages create for the persistence daemon."""
-    names = [line.partition(":")[0] for line in (read_text(root, "/etc/passwd") or "").splitlines()]
-    return [name for name in ("nvidia-persistenced", "nvpd") if name in names]
-
-
-def _identity(root: str) -> dict:
-    """Return the identity of the host and of the current boot."""
-    boot = (read_text(root, "/proc/sys/kernel/random/boot_id") or "").strip()
-    # Systems that share one kernel share its boot ID, too. The start time of process 1 differs.
-    fields = (read_text(root, "/proc/1/stat") or "").rpartition(")")[2].split()
-    machine = (read_text(root, "/etc/machine-id") or "").strip()
-    return {"machine_id": machine or None, "boot": f"{boot}/{fields[19] if len(fields) > 19 else ''}"}

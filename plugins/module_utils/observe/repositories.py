@@ -10,7 +10,7 @@ from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources, key_trust, role_file_paths
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
@@ -74,3 +74,9 @@ def _repo_file(path: str, text: str) -> list[dict]:
             elif name.lower() == "enabled":
                 sections[-1]["enabled"] = value.lower() in ("1", "true", "yes")
     return sections
+
+
+def role_keyrings(root: str, names: list[str]) -> dict:
+    """Return the keys of the repositories that the roles add."""
+    paths = [path for name in names for path in role_file_paths.keyrings(name)]
+    return {path: key for path in paths if (key := key_trust.read(root, path))}

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lines of text about a fleet, for plan_text.py and fleet_table.py: groups of hosts, wrapped lines, their meaning."""
+"""Lines of text about a fleet, for plan_text.py and end_of_run_text.py: groups of hosts, wrapped lines, meanings."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_log
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.stalled_downloads import StalledError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     apt_excluded,
-    apt_list_names,
+    apt_sources,
     download_retries,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.apt_excluded import Target
@@ -84,7 +84,7 @@ def _cells(line: str) -> list[str]:
 def _printed(files: dict[str, str], arch: str, root: str) -> dict[Target, Target]:
     """Return the targets by the texts that apt prints for them."""
     known = apt_excluded.targets(files, arch)
-    mirrors = {Target(uri, one.suite): one for one in known for uri in apt_list_names.mirrors(one.uri, root)}
+    mirrors = {Target(uri, one.suite): one for one in known for uri in apt_sources.mirrors(one.uri, root)}
     return {**mirrors, **{one: one for one in known}}
 
 

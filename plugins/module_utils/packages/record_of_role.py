@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the record of a role's package transactions says about an observed host. record_ownership.py has its keys."""
+"""Read the record of a role's package transactions from an observed host. record_ownership.py decides what it means."""
 
 from __future__ import annotations
 
@@ -44,15 +44,16 @@ def installed_for_certain(host: Host, path: str, installed: list[str]) -> set[st
 
 def possibly_installed(host: Host, path: str, installed: list[str]) -> set[str]:
     """Return the packages that this role installed. After an interrupted run, return all packages installed since."""
-    others = [_content(host, other) for other in host["files"] if owned.is_record(other) and other != path]
-    return record_ownership.possibly(read(host, path), installed, others)
+    return record_ownership.possibly(read(host, path), installed, _others(host, path))
 
 
 def to_remove(host: Host, path: str) -> set[str]:
-    """Return the installed packages that this role asked for and installed. Dependencies stay if others need them."""
-    known, installed = read(host, path), list(host["installed_packages"])
-    asked = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
-    return asked & possibly_installed(host, path, installed).intersection(installed)
+    """Return the installed packages that this role may remove."""
+    return record_ownership.removable(read(host, path), host["installed_packages"], _others(host, path))
+
+
+def _others(host: Host, path: str) -> list[dict]:
+    return [_content(host, other) for other in host["files"] if owned.is_record(other) and other != path]
 
 
 def _content(host: Host, path: str) -> dict:

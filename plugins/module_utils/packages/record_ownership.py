@@ -292,6 +292,13 @@ def possibly(known: Mapping[str, Any], installed: Iterable[str], others: Iterabl
     return {*certainly(known, names), *known["uncertain"], *since}
 
 
+def removable(known: Mapping[str, Any], installed: Iterable[str], others: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the installed packages that a role asked for by name and installed. Mere dependencies stay."""
+    names = set(installed)
+    asked = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
+    return asked & possibly(known, names, others) & names
+
+
 def is_abandoned(known: Mapping[str, Any], installed: Iterable[str]) -> bool:
     """Return whether the driver and the toolkit of a record were removed by hand. Some dependencies may be left."""
     recorded = {name for key in ("packages", "uncertain", "removed") for name in known[key] if _OF_NVIDIA.search(name)}

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import role_file_paths
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 def others(host: Host, name: str, url: str) -> list[str]:
     """Return the files with enabled entries whose URL matches a regular expression, except the role's own file."""
     pattern = re.compile(url, re.IGNORECASE)
-    own = {owned.repository_entry(name, manager) for manager in role_file_paths.MANAGERS}
+    own = {role_file_paths.repository_entry(name, manager) for manager in role_file_paths.MANAGERS}
     if host["apt"] is not None:
         arch = host["apt"].get("architecture", "")
         listed = [

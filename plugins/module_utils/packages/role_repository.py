@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import file_contents as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, role_file_paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import proxy_and_logins as repository_access
@@ -32,7 +32,7 @@ def definition(request: RepositoryVariables, *, url: str, **options: Any) -> dic
 
 def is_present(host: Host, name: str) -> bool:
     """Return whether the role's own entry exists."""
-    return observed_files.content(host, owned.repository_entry(name, _manager(host))) is not None
+    return observed_files.content(host, role_file_paths.repository_entry(name, _manager(host))) is not None
 
 
 def is_outdated(host: Host, definition: dict[str, Any]) -> bool:
@@ -46,7 +46,9 @@ def is_outdated(host: Host, definition: dict[str, Any]) -> bool:
         wanted = None if file.content is None else file.content.decode()
         if current != wanted and (wanted is None or current != role_file_paths.sealed(file.path, wanted)):
             return True
-    return not key_trust.is_trusted(host["keyrings"].get(owned.repository_key(name, manager)), repository.trust)
+    return not key_trust.is_trusted(
+        host["keyrings"].get(role_file_paths.repository_key(name, manager)), repository.trust
+    )
 
 
 def has_password(definitions: list[dict[str, Any]]) -> bool:

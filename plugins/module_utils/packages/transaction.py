@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.temporary_directories import (
     remove_abandoned,
     workspace,
@@ -44,7 +43,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transactio
     TransactionError,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import file_contents as repository_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import file_writing, openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import file_writing, openpgp, role_file_paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.repository_options import Repository
 
@@ -307,7 +306,7 @@ def _needed(request: TransactionRequest, manager: str) -> frozenset[str]:
     An entry of the distribution's archive that gets components is not one of them: its file can have others, too.
     """
     names = [*(repository.name for repository in request.repositories), *request.uses]
-    paths = {owned.repository_entry(name, manager) for name in names}
+    paths = {role_file_paths.repository_entry(name, manager) for name in names}
     return frozenset(paths | {file.path for file in request.files if file.content is not None})
 
 

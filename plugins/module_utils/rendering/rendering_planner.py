@@ -13,8 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
     access_as_engine_options,
     engine_module_options,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_assignment import Assignment
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access, Assignment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import IsolationError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.plan_result import PlanError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import Planner

@@ -12,10 +12,7 @@ from typing import Callable
 from urllib.parse import unquote
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 
-# The URL at the beginning of a line in a mirror list.
-_LIST_LINE = re.compile(r"^\s*([a-z][a-z0-9+.-]*:/[^\s#]*)", re.MULTILINE)
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
 _FORMAT = "$(SITE)|$(RELEASE)|$(METAKEY)|$(FILENAME)"
@@ -49,13 +46,6 @@ class AptLists:
 def is_web(uri: str) -> bool:
     """Return whether a source is on a web server. The names of its lists are known without apt."""
     return uri.startswith(("http://", "https://"))
-
-
-def mirrors(uri: str, root: str = "/") -> list[str]:
-    """Return the URLs in a mirror list on the host. apt names them in its messages instead of the list."""
-    path = re.sub(r"^mirror\+file:/+", "/", uri)
-    text = read_text(root, path) if path != uri else ""
-    return [found.rstrip("/") for found in _LIST_LINE.findall(text or "")]
 
 
 def parse(out: str) -> dict[tuple[str, str], str]:

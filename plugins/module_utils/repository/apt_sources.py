@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read apt's sources, and add components to the entries of the distribution's archive.
+"""Read apt's sources and mirror lists, and add components to the entries of the distribution's archive.
 
 The functions read and return the text of files in the one-line format (``*.list``) or the deb822 format
 (``*.sources``). They change only the components, and keep comments, options, order, spacing and line ends.
@@ -16,6 +16,7 @@ from typing import Callable, NamedTuple
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import (
     login_digests,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_list_names
 
 # The pockets of a release: suffixes of the codename in a suite.
@@ -27,6 +28,8 @@ _ONE_LINE = re.compile(
     r"(?P<uri>\S+)\s+(?P<suite>\S+)(?P<components>(?:[ \t]+[^\s#]+)*)(?P<rest>[ \t]*(?:#.*)?)$"
 )
 _FIELD = re.compile(r"^(?P<name>[!-9;-~]+)[ \t]*:(?P<value>.*)$")
+# The URL at the beginning of a line in a mirror list.
+_LIST_LINE = re.compile(r"^\s*([a-z][a-z0-9+.-]*:/[^\s#]*)", re.MULTILINE)
 
 Origin = Callable[[str, str], "str | None"]
 
@@ -183,16 +186,21 @@ def recorded_origin(root: str = "/", run: apt_list_names.Run | None = None) -> O
                             break
             except OSError:
                 continue
-        return _origin_of(apt_list_names.mirrors(uri, root))
+        return _origin_of(mirrors(uri, root))
 
     return origin
 
 
-def _origin_of(mirrors: list[str]) -> str | None:
+def mirrors(uri: str, root: str = "/") -> list[str]:
+    """Return the URLs in a mirror list on the host. apt names them in its messages instead of the list."""
+    path = re.sub(r"^mirror\+file:/+", "/", uri)
+    text = read_text(root, path) if path != uri else ""
+    return [found.rstrip("/") for found in _LIST_LINE.findall(text or "")]
+
+
+def _origin_of(urls: list[str]) -> str | None:
     """Return the ``Origin`` of the archive that all URLs of a mirror list look like, or None."""
-    return next(
-        (one.origin for one in _ARCHIVES.values() if mirrors and all(_looks_like(one, uri) for uri in mirrors)), None
-    )
+    return next((one.origin for one in _ARCHIVES.values() if urls and all(_looks_like(one, uri) for uri in urls)), None)
 
 
 def _read(path: str) -> str | None:

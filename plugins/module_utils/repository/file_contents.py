@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_bytes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     key_download,
     key_trust,
     openpgp,
     openpgp_subkeys,
+    role_file_paths,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import proxy_and_logins as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
@@ -43,7 +44,7 @@ def without_key(repository: Repository, manager: str) -> list[RepositoryFile]:
 
 
 def _key_files(repository: Repository, manager: str, key: bytes) -> list[RepositoryFile]:
-    path = owned.repository_key(repository.name, manager)
+    path = role_file_paths.repository_key(repository.name, manager)
     data = openpgp.binary(key) if manager == "apt" else openpgp.armored(key)
     note = key_trust.note(data, repository.trust)
     return [RepositoryFile(path, data), RepositoryFile(key_trust.note_path(path), note.encode() if note else None)]
@@ -53,12 +54,16 @@ def _access_files(repository: Repository, manager: str) -> list[RepositoryFile]:
     name, reached = repository.name, repository.access
     if manager == "apt":
         return [
-            RepositoryFile(owned.apt_proxy(name), _noted("//", repository_access.apt_proxy(reached))),
-            RepositoryFile(owned.apt_login(name), _noted("#", repository_access.apt_logins(reached)), 0o600),
-            RepositoryFile(owned.apt_preferences(name), _noted("#", _apt_priority(repository))),
+            RepositoryFile(role_file_paths.apt_proxy(name), _noted("//", repository_access.apt_proxy(reached))),
+            RepositoryFile(role_file_paths.apt_login(name), _noted("#", repository_access.apt_logins(reached)), 0o600),
+            RepositoryFile(role_file_paths.apt_preferences(name), _noted("#", _apt_priority(repository))),
         ]
     if manager == "zypper":
-        return [RepositoryFile(owned.zypper_login(name), _noted("#", repository_access.zypper_logins(reached)), 0o600)]
+        return [
+            RepositoryFile(
+                role_file_paths.zypper_login(name), _noted("#", repository_access.zypper_logins(reached)), 0o600
+            )
+        ]
     return []
 
 
@@ -77,7 +82,9 @@ def _apt_priority(repository: Repository) -> str:
 def _entry(repository: Repository, manager: str) -> RepositoryFile:
     lines, secret = {"apt": _apt_lines, "dnf": _dnf_lines, "zypper": _zypper_lines}[manager](repository)
     content = "\n".join([f"# {_HEADER}", *lines, ""]).encode()
-    return RepositoryFile(owned.repository_entry(repository.name, manager), content, 0o600 if secret else 0o644)
+    return RepositoryFile(
+        role_file_paths.repository_entry(repository.name, manager), content, 0o600 if secret else 0o644
+    )
 
 
 def _apt_lines(repository: Repository) -> tuple[list[str], bool]:
@@ -85,7 +92,7 @@ def _apt_lines(repository: Repository) -> tuple[list[str], bool]:
     lines = ["Types: deb", f"URIs: {repository.url}", f"Suites: {repository.suite}"]
     if repository.components:
         lines.append(f"Components: {' '.join(repository.components)}")
-    return [*lines, f"Signed-By: {owned.repository_key(repository.name, 'apt')}"], False
+    return [*lines, f"Signed-By: {role_file_paths.repository_key(repository.name, 'apt')}"], False
 
 
 def _dnf_lines(repository: Repository) -> tuple[list[str], bool]:
@@ -109,13 +116,13 @@ def _rpm_lines(repository: Repository, manager: str, lines: list[str]) -> list[s
         *([] if repository.priority is None else [f"priority={repository.priority}"]),
         *(["module_hotfixes=1"] if repository.module_hotfixes else []),
         *(["gpgcheck=0", "repo_gpgcheck=1"] if repository.signed == "metadata" else ["gpgcheck=1"]),
-        f"gpgkey=file://{owned.repository_key(repository.name, manager)}",
+        f"gpgkey=file://{role_file_paths.repository_key(repository.name, manager)}",
     ]
 
 
 def key_path(repository: Repository, manager: str) -> str:
     """Return the path of the repository's key."""
-    return owned.repository_key(repository.name, manager)
+    return role_file_paths.repository_key(repository.name, manager)
 
 
 # --- the key ----------------------------------------------------------------------------------------------------
@@ -123,13 +130,13 @@ def key_path(repository: Repository, manager: str) -> str:
 
 def needs_key(repository: Repository, manager: str, root: str = "/") -> bool:
     """Return whether the host has no trusted key of the repository. Uses no network."""
-    key = key_trust.read(root, owned.repository_key(repository.name, manager))
+    key = key_trust.read(root, role_file_paths.repository_key(repository.name, manager))
     return not key_trust.is_trusted(key, repository.trust)
 
 
 def kept_key(repository: Repository, manager: str, root: str = "/") -> bytes:
     """Return the trusted key that the host has."""
-    path = owned.repository_key(repository.name, manager)
+    path = role_file_paths.repository_key(repository.name, manager)
     data = read_bytes(root, path, key_trust.LARGEST)
     if data is None or needs_key(repository, manager, root):
         raise RepositoryError(f"{path} is not the trusted key of repository {repository.name}. Fetch the key first.")

@@ -12,14 +12,13 @@ import stat
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import (
     atomic_file,
     login_digests,
-    owned,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp, role_file_paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import proxy_and_logins as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.repository_options import RepositoryError
 
 # A file in these directories contains only logins.
-_LOGIN_DIRECTORIES = {os.path.dirname(path("x")) for path in (owned.apt_login, owned.zypper_login)}
+_LOGIN_DIRECTORIES = {os.path.dirname(path("x")) for path in (role_file_paths.apt_login, role_file_paths.zypper_login)}
 
 
 @dataclasses.dataclass(frozen=True)

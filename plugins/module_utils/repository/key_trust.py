@@ -14,7 +14,6 @@ import hashlib
 import re
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_bytes, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
 
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
 LARGEST = 1024 * 1024
 _PREFIX = "sha256:"
+# The suffix of the file beside a key that stores the digest of the downloaded key.
+_NOTE_SUFFIX = ".sha256"
 
 
 class KeyTrustError(Exception):
@@ -115,7 +116,7 @@ def _refusal(data: bytes, expected: str, shown: str, file: openpgp.KeyFile) -> s
 
 def note_path(path: str) -> str:
     """Return the path of the note: the file beside a key file that stores the digest of the downloaded file."""
-    return f"{path}{owned.KEY_NOTE_SUFFIX}"
+    return f"{path}{_NOTE_SUFFIX}"
 
 
 def note(data: bytes, trust: str) -> str | None:

@@ -12,8 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, repository_variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
+    key_trust,
+    repository_variables,
+    role_file_paths,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import proxy_and_logins as repository_access
 
 # The argument_spec of one repository.
@@ -251,7 +255,11 @@ def _conflict(found: list[Repository], manager: str) -> str | None:
                     f"{place} ({repository.name}) and {first} ({other.name}) have different values of {shared}, but "
                     "apt supports only one for each server. Set the same values."
                 )
-    written = {path(one.name, manager) for one in found for path in (owned.repository_entry, owned.repository_key)}
+    written = {
+        path(one.name, manager)
+        for one in found
+        for path in (role_file_paths.repository_entry, role_file_paths.repository_key)
+    }
     for number, repository in enumerate(found):
         clash = next((path for path in repository.replaces if path in written), None)
         if clash:

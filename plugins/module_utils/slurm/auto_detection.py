@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import AMD, INTEL, NVIDIA
@@ -63,20 +62,4 @@ def other_vendors(plugin: str, selected: Iterable[SlurmGres]) -> str:
     return (
         f"gpu_slurm_node_detect={plugin} detects only devices of {', '.join(vendors or ())}, but this host also has "
         f"devices of {', '.join(others)}. Set gpu_slurm_node_detect to off."
-    )
-
-
-def unfit_types(detect: str, types: Mapping[str, str]) -> str:
-    """Return which types do not fit. A detected device has its own name, of which the type must be a part."""
-    wrong = [
-        f"{kind} for {model!r}"
-        for model, kind in types.items()
-        if kind.lower() not in re.sub(r"\s+", "_", model.lower())
-    ]
-    if not wrong:
-        return ""
-    return (
-        f"gpu_slurm_node_types has {', '.join(wrong)}. With gpu_slurm_node_detect={detect}, a type must be a "
-        "part of the model's name in lower case, with '_' for spaces. Change the type, or set gpu_slurm_node_detect to "
-        "off."
     )

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Slurm's configuration files: their lines, the nodes that a line is for, and the block that we own in them."""
+"""Slurm's configuration files: their lines, the nodes of a line, our block, and files that are not edited."""
 
 from __future__ import annotations
 
@@ -106,6 +106,16 @@ def with_block(text: str, node: str, lines: list[str]) -> str:
     if match:
         return text[: match.start()] + block + without_block(text[match.end() :], node)
     return text + ("" if not text or text.endswith("\n") else "\n") + block
+
+
+def refusal_of_edit(text: str, node: str) -> str | None:
+    """Return why a file gets no block, after its path: the edit would change lines of others."""
+    continues = own_block(text, node) is None and text.rstrip("\n").endswith("\\")
+    # The character that stands for bytes that are not UTF-8.
+    if not continues and "\ufffd" not in text:
+        return None
+    what = "ends with a backslash" if continues else "is not UTF-8"
+    return f"{what}, so an edit would change lines of others. Correct the file."
 
 
 def is_type(text: str) -> bool:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The name of a GPU model as a Slurm type, for example gpu:h100:2, and the user's names of models."""
+"""The name of a GPU model as a Slurm type, for example gpu:h100:2, and which types of the user are refused."""
 
 from __future__ import annotations
 
@@ -69,4 +69,20 @@ def unknown_models(devices: Iterable[Mapping[str, Any]], types: Mapping[str, str
     return (
         f"gpu_slurm_node_types names {', '.join(map(repr, strange))}, but this host has {here or 'unknown models'}. "
         "Correct the name, or also set the types of all devices of this host."
+    )
+
+
+def unfit_for_detection(detect: str, types: Mapping[str, str]) -> str:
+    """Return which types do not fit. A detected device has its own name, of which the type must be a part."""
+    wrong = [
+        f"{kind} for {model!r}"
+        for model, kind in types.items()
+        if kind.lower() not in re.sub(r"\s+", "_", model.lower())
+    ]
+    if not wrong:
+        return ""
+    return (
+        f"gpu_slurm_node_types has {', '.join(wrong)}. With gpu_slurm_node_detect={detect}, a type must be a "
+        "part of the model's name in lower case, with '_' for spaces. Change the type, or set gpu_slurm_node_detect to "
+        "off."
     )

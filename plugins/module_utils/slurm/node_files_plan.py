@@ -184,12 +184,8 @@ def _edit(host: SlurmHost, name: str, lines: list[str], result: SlurmNodePlan) -
     if after == (before or ""):
         return False
     path = f"{host.directory}/{name}"
-    continues = configuration_files.own_block(before or "", host.name) is None and (before or "").rstrip("\n").endswith(
-        "\\"
-    )
-    if "\ufffd" in (before or "") or continues:
-        what = "ends with a backslash" if continues else "is not UTF-8"
-        result.problems.append(f"{path} {what}, so an edit would change lines of others. Correct the file.")
+    if refusal := configuration_files.refusal_of_edit(before or "", host.name):
+        result.problems.append(f"{path} {refusal}")
         return False
     result.writes[path] = after or None
     own = configuration_files.own_block(before or "", host.name)

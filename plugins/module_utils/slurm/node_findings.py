@@ -1,14 +1,15 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with a node of Slurm, in the controller's view and in its slurm.conf. Pure functions."""
+"""What is wrong with a node of Slurm: the controller's view, slurm.conf, unreadable devices. Pure functions."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.untrusted_text import shown
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import configuration_files, gpu_types, reported_gres
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import gres_lines as slurm_gres_lines
@@ -84,3 +85,12 @@ def _counts_differ(host: SlurmHost, selected: Sequence[slurm_gres_lines.SlurmGre
     """Return whether the number of devices differs. The types are the administrator's choice."""
     known = sum(reported_gres.parse(host.node.gres).values()) if host.node else 0
     return known != len(selected) or bool(host.node and host.node.states & _REJECTED)
+
+
+def not_ready(vendors: Mapping[str, schema.AcceleratorVendor]) -> list[str]:
+    """Return the vendors whose devices cannot be read now. Their GPUs must not disappear from gres.conf for that."""
+    return [
+        f"The devices of {vendor} are not ready ({one['state']}), so Slurm's files stay unchanged: {one['reason']}"
+        for vendor, one in vendors.items()
+        if one["state"] not in (schema.READY, schema.NO_HARDWARE) and one["devices"]
+    ]

@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import (
     owned,
     pinned_environment,
@@ -38,15 +37,6 @@ _PLUGINS = (
 _NOT_DETECTING = ("generic",)
 # Seconds to wait for the controller.
 _TIMEOUT = 10
-
-
-def not_ready(vendors: Mapping[str, schema.AcceleratorVendor]) -> list[str]:
-    """Return the vendors whose devices cannot be read now. Their GPUs must not disappear from gres.conf for that."""
-    return [
-        f"The devices of {vendor} are not ready ({one['state']}), so Slurm's files stay unchanged: {one['reason']}"
-        for vendor, one in vendors.items()
-        if one["state"] not in (schema.READY, schema.NO_HARDWARE) and one["devices"]
-    ]
 
 
 def with_nodes(devices: Sequence[Mapping[str, Any]], root: str = "/") -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ def problems(host: SlurmHost, request: SlurmRequest, selected: Sequence[gres_lin
     if request.detect != "off":
         found += [
             auto_detection.other_vendors(request.detect, selected),
-            auto_detection.unfit_types(request.detect, request.types),
+            gpu_types.unfit_for_detection(request.detect, request.types),
         ]
     if host.lacks_client:
         found.append(

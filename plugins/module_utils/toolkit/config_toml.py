@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_editor
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor import TomlError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import record_of_changed_keys, toml_editor
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -113,7 +111,7 @@ def plan(
 
     A key that the role no longer has gets its former lines back, unless somebody has edited its value.
     """
-    known, wanted = read_record(record, record_path), flat(config)
+    known, wanted = record_of_changed_keys.read(record, record_path), flat(config)
     keys, tables = dict(known["keys"]), set(known["tables"])
     new, changed = text or "", []
     for name in [name for name in keys if name not in wanted]:
@@ -131,10 +129,9 @@ def plan(
         new = toml_editor.changed(new, path, item)
         changed.append(name)
     made = known["made"] or text is None
-    content = {"keys": dict(sorted(keys.items())), "tables": sorted(tables), "made": made}
     return ConfigChange(
         text=None if made and not keys and not new.strip() else new,
-        record=f"{json.dumps(content, indent=2)}\n" if keys else None,
+        record=record_of_changed_keys.text_of(keys, tables, made=made),
         keys=sorted(changed),
     )
 
@@ -153,19 +150,3 @@ def observed(host: Host, config: t.Mapping[str, t.Any], oci_runtime: str | None 
     known = toml_editor.get(toml_editor.parse(change.text or ""), tuple(RUNTIMES.split(".")))
     names = known if isinstance(known, list) else _DEFAULT_RUNTIMES
     return change if oci_runtime in names else plan(*texts, {**flat(config), RUNTIMES: [*names, oci_runtime]})
-
-
-def read_record(text: str | None, path: str) -> dict[str, t.Any]:
-    """Return the content of a record. Raise TomlError if it cannot be read."""
-    try:
-        known = json.loads(text or '{"keys": {}, "tables": [], "made": false}')
-        for name, former in dict(known["keys"]).items():
-            lines = former["before"] if isinstance(former, dict) and {"value", "before"} <= former.keys() else 0
-            if lines is not None and not _is_valid(list, lines):
-                raise ValueError(f"keys.{name} is {str(former)[:80]!r}, but must have a value and its lines before")
-        return {"keys": dict(known["keys"]), "tables": list(known["tables"]), "made": bool(known["made"])}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TomlError(
-            f"the record {path} cannot be read: {error!r}. Remove this file. The keys "
-            "then stay until you remove them by hand"
-        ) from error

@@ -1,13 +1,14 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a host without a container engine needs the toolkit: a node that has its own containerd. Pure functions."""
+"""A host without a container engine: whether it needs the toolkit, and has no default runtime. Pure functions."""
 
 from __future__ import annotations
 
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.node_distribution import recognize, unrecognized
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.role_variables import NODE_ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.runtime_placement import (
     DROP_IN,
     FOUND,
@@ -31,3 +32,15 @@ def without_engine(host: Host) -> str | None:
         return None
     node = recognize(host).node
     return placement(node, "nvidia").reason if node else unrecognized(host) or "this host has no container engine"
+
+
+def no_default_runtime(node: KubernetesNode | None) -> str:
+    """Return the problem of nvidia_container_toolkit_default_runtime on a host without Docker, containerd and CRI-O.
+
+    `node`: the Kubernetes distribution that has its own containerd, such as k3s.
+    """
+    way_out = f"Set {NODE_ROLE}_default_runtime for {node.title}, and remove" if node else "Remove"
+    return (
+        "nvidia_container_toolkit_default_runtime is true, but this host has neither Docker, containerd nor CRI-O. "
+        f"{way_out} the variable."
+    )

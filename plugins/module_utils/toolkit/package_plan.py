@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan the packages of NVIDIA's container toolkit: one version of all, their source, pin and holds. Pure functions."""
+"""Plan the packages of NVIDIA's container toolkit: version, source, pin, holds, and a migration's. Pure functions."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import repo
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.migration.planned_steps import Migration
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
     from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.variables import ToolkitRequest
 
 # The packages that NVIDIA builds and publishes together. The toolkit requires the exact versions of the base and of the
@@ -171,3 +173,20 @@ def _explained(
     else:
         reason = f"{_ROLE}_version={request.version}, but {place} has no such version. It has {some}"
     return f"{capitalized(reason)}. Request another version, or {remedy}."
+
+
+def with_migration(packages: RolePackages, migration: Migration) -> RoleTransaction | None:
+    """Add what the migration removes in the transaction. The query must not read old repositories, either."""
+    files = [{"path": path, "state": "absent"} for path in migration.files]
+    if packages.query and files:
+        packages.query = {**packages.query, "files": files}
+    work = packages.transaction
+    if migration.purge or files:
+        work = work or RoleTransaction(keep=list(driver_membership.SELECTORS))
+        work.purge, work.files = list(migration.purge), [*work.files, *files]
+    return work
+
+
+def steps_beside_migration(transaction: RoleTransaction | None, migration: Migration) -> list[Step]:
+    """Return the steps of a transaction. The migration itself names what it purges and removes in the transaction."""
+    return [step for step in transaction.steps() if step.text not in migration.changes] if transaction else []

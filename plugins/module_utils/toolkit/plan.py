@@ -10,7 +10,6 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, restart_disruptions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.role_variables import NODE_ROLE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import old_packages
@@ -30,7 +29,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     toolkit_cdi_units,
     version_compatibility,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import default_runtime
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import registration_and_removal as cri_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.cri_changes import CriPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor import TomlError
@@ -114,7 +112,7 @@ def plan(
     if "docker" in engines:
         reasons += _docker(result, host, request, restart_policy)
     elif request.default_runtime and not {"containerd", "crio"} & set(engines):
-        result.problems.append(default_runtime.no_engine(node))
+        result.problems.append(hosts_without_engine.no_default_runtime(node))
     result.cri = cri_plan.plan(host, engines, default_runtime=request.default_runtime, restart_policy=restart_policy)
     result.steps += result.cri.steps
     result.problems += result.cri.problems
@@ -163,7 +161,7 @@ def _derive(result: ToolkitPlan, host: Host) -> None:
 
 def _packages(result: ToolkitPlan, packages: RolePackages, host: Host, request: ToolkitRequest) -> list[str]:
     """Plan the transaction of the packages, with what a migration removes in it. Return the reasons."""
-    work = _with_old_packages(packages, result.migration)
+    work = package_plan.with_migration(packages, result.migration)
     result.version, result.source, result.query = packages.version, packages.source, packages.query
     result.problems = list(packages.problems)
     conflict = old_packages.conflict(host) if packages.query or (work and work.install) else None
@@ -174,9 +172,7 @@ def _packages(result: ToolkitPlan, packages: RolePackages, host: Host, request: 
         result.adds_hook = package_plan.UNIT[0] not in package_plan.found_on(host)
         result.has_secrets = role_repository.has_password(work.repositories)
     result.steps = [steps.own("migration", text) for text in result.migration.changes]
-    transaction = result.transaction.steps() if result.transaction else []
-    # The migration itself names what it purges and removes in the transaction.
-    result.steps += [step for step in transaction if step.text not in result.migration.changes]
+    result.steps += package_plan.steps_beside_migration(result.transaction, result.migration)
     return [*result.migration.reasons, *packages.reasons]
 
 
@@ -197,18 +193,6 @@ def _docker(result: ToolkitPlan, host: Host, request: ToolkitRequest, restart_po
     # The packages of the hook need the restart if nothing else does.
     result.steps = steps.interrupting([*result.steps, *registration.steps, *found], interrupts)
     return registration.reasons
-
-
-def _with_old_packages(packages: RolePackages, migration: migration_plan.Migration) -> RoleTransaction | None:
-    """Add what the migration removes in the transaction. The query must not read old repositories, either."""
-    files = [{"path": path, "state": "absent"} for path in migration.files]
-    if packages.query and files:
-        packages.query = {**packages.query, "files": files}
-    work = packages.transaction
-    if migration.purge or files:
-        work = work or RoleTransaction(keep=list(driver_membership.SELECTORS))
-        work.purge, work.files = list(migration.purge), [*work.files, *files]
-    return work
 
 
 def without_toolkit(

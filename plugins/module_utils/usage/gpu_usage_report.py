@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import gpu_holders
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Inventory, Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import (
+    Inventory,
+    Unit,
+    unit_indexes,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import (
     container_labels,
     inspected_container,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_assignment import unit_indexes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_holders import GpuUse, Holder, holders_of
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.slurm_jobs import JobsUnknown

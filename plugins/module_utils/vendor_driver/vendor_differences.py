@@ -18,9 +18,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vendor_names as hardware_vendors
 
-# The form of option cdi_kind.
-KIND = r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9])?"
-
 
 class VendorDriver(NamedTuple):
     """A vendor. `name`: in the neutral schema.

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.program_runner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.kubectl_client import KubernetesClient
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.pod_eviction import EvictionRules
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_drain_and_resume import SlurmClient
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import containers_with_gpus_of_any_vendor
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import (
+    containers_with_gpus_of_any_vendor,
+    default_node_name,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_protocol import WorkloadAdapter
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.command_adapter import CommandWorkload
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_record import WorkloadRecords
@@ -45,16 +47,15 @@ def _command(options: Mapping[str, Any], tools: WorkloadTools) -> WorkloadAdapte
 
 
 def _slurm(options: Mapping[str, Any], tools: WorkloadTools) -> WorkloadAdapter:
-    # slurmd's own default: the host name without the domain.
-    node = options.get("node") or os.uname().nodename.partition(".")[0]
+    node = options.get("node") or default_node_name.of_slurm()
     return SlurmWorkload(SlurmClient(tools.run, node, options.get("programs")))
 
 
 def kubernetes_client(options: Mapping[str, Any], tools: WorkloadTools) -> KubernetesClient:
-    """Return the client for the node of adapter kubernetes. The default name is that of this host, as the kubelet's."""
+    """Return the client for the node of adapter kubernetes."""
     return KubernetesClient(
         tools.run,
-        options.get("node") or os.uname().nodename.lower(),
+        options.get("node") or default_node_name.of_kubernetes(),
         kubectl=options.get("kubectl") or ["kubectl"],
         kubeconfig=options.get("kubeconfig"),
         context=options.get("context"),

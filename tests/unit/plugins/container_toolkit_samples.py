@@ -21,6 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import f
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     repository_options as repository_definition,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import role_file_paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     docker_runtime,
     package_plan,
@@ -85,7 +86,8 @@ def configured(key: str, packages: t.Mapping[str, str], **variables: t.Any) -> d
     for file in repository_files.without_key(found, manager):
         text = None if file.content is None else file.content.decode()
         seen["files"][file.path] = {"exists": text is not None, "content": text}
-    seen["keyrings"] = {owned.repository_key(found.name, manager): {"fingerprints": [found.trust], "digests": []}}
+    key = role_file_paths.repository_key(found.name, manager)
+    seen["keyrings"] = {key: {"fingerprints": [found.trust], "digests": []}}
     if manager == "apt":
         text = repository.preference(definition, UNIT)
         seen["files"][owned.CONTAINER_TOOLKIT_APT_PREFERENCES] = {"exists": True, "content": text}

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import declared_places, observation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import (
+    observation,
+    role_files_and_units_by_hardware,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 
 PLACES = registry.observed()
 # The files that are read on a host without accelerators.
-FILES = (*observation.FILES, *declared_places.DeclaredPlaces(PLACES).files("/nowhere", ()))
+FILES = (*observation.FILES, *role_files_and_units_by_hardware.DeclaredPlaces(PLACES).files("/nowhere", ()))
 # The names of the packages that the observation describes.
 PACKAGES = re.compile("|".join([installed_packages.GENERAL, *PLACES["package_patterns"]]))

@@ -18,7 +18,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import variables as cuda_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     nvidia_repository,
-    nvidia_repository_data,
     record_of_role,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.role_packages import RoleTransaction
@@ -70,7 +69,7 @@ def work(plan: dict[str, t.Any]) -> dict[str, t.Any]:
 
 def repository(key: str = "debian-12", **request: t.Any) -> dict[str, t.Any]:
     """Return NVIDIA's repository as the role requests it."""
-    data = nvidia_repository_data.of(key)["nvidia"]
+    data = nvidia_repository.of_platform(key)["nvidia"]
     settings = vars(cuda_request.read({"source": "nvidia", **request}))
     return nvidia_repository.describe(data["repository"], {"arch": data["arches"]["x86_64"]}, settings)
 

@@ -117,14 +117,14 @@ def test_directory_is_removed_and_reported_only_if_it_is_empty(tmp_path: Path) -
         assert (done.returncode, empty.exists(), full.exists()) == (0, remains, True)
 
 
-@pytest.mark.parametrize("role", [ROLE, "observe"])
+@pytest.mark.parametrize("tasks_of", [f"{ROLE}/tasks/cdi.yml", "observe/tasks/cdi_own_units.yml"])
 @pytest.mark.parametrize(
     ("reload", "enable", "warns"), [(True, [], True), (False, ["x.service"], True), (False, [], False)]
 )
 def test_containers_with_gpus_are_named_before_systemd_reloads(
-    role: str, reload: bool, enable: list[str], warns: bool
+    tasks_of: str, reload: bool, enable: list[str], warns: bool
 ) -> None:
-    tasks = yaml.safe_load((ROOT / f"roles/{role}/tasks/cdi.yml").read_text(encoding="utf-8"))
+    tasks = yaml.safe_load((ROOT / "roles" / tasks_of).read_text(encoding="utf-8"))
     assert tasks[0]["ansible.builtin.include_tasks"] == "../../observe/tasks/reload_warning.yml"
     condition = jinja2.Environment().compile_expression(tasks[0]["when"])
     planned = {"reload": reload, "enable": enable}

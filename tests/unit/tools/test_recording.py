@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.output import progress_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.output.progress_text import HostProgress
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet_table, plan_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import end_of_run_text, plan_text
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
 from ansible_collections.gpufleet.hosts.tools import recording
 
@@ -118,7 +118,7 @@ def test_the_recorded_plan_is_what_the_collection_prints(recorded):
 @pytest.mark.parametrize(("playbook", "rebooted"), [("site", False), ("verify", None)])
 def test_the_recorded_tables_are_what_the_collection_prints(recorded, playbook, rebooted):
     entries = [{**entry, "rebooted": rebooted} for entry in data("fleet")]
-    assert contains(recorded[playbook], [line.text for line in fleet_table.render(entries)])
+    assert contains(recorded[playbook], [line.text for line in end_of_run_text.render(entries)])
 
 
 def test_the_recorded_progress_is_what_the_collection_prints(recorded):

@@ -12,15 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import usual_names_by_number
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.specification_document import CdiNode, Numbers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes
 
-# The driver's own major number, which is fixed: NV_MAJOR_DEVICE_NUMBER in NVIDIA/open-gpu-kernel-modules.
-_DRIVER_MAJOR = 195
-_CONTROL_MINORS = {255: "/dev/nvidiactl", 254: "/dev/nvidia-modeset"}
-_UVM_MINORS = {0: "/dev/nvidia-uvm", 1: "/dev/nvidia-uvm-tools"}
-GPU = re.compile(r"/dev/nvidia\d+")
-CAPABILITY = re.compile(r"/dev/nvidia-caps/nvidia-cap(\d+)")
 _DIRECTORIES = {"/dev": r"nvidia(?:\d+|ctl|-uvm|-uvm-tools|-modeset)", "/dev/nvidia-caps": r".*", "/dev/dri": r".*\d"}
 
 
@@ -39,32 +34,14 @@ class HostNodes:
 
     def numbers_of(self, path: str) -> Numbers | None:
         """Return the numbers of a node, or None if they are unknown."""
-        return self.numbers.get(path) or self._by_name(path)
+        return self.numbers.get(path) or usual_names_by_number.numbers_of(path, self.majors)
 
     def name_of(self, node: CdiNode) -> str:
         """Return the name that the driver uses for a node of a specification."""
         numbers = node.numbers or self.numbers.get(node.path)
         if numbers is None:
             return node.path
-        major, minor = numbers
-        if major == _DRIVER_MAJOR:
-            return _CONTROL_MINORS.get(minor) or nvidia_device_nodes.gpu_node(minor)
-        if major == self.majors.get("nvidia-caps"):
-            return nvidia_device_nodes.capability_node(minor)
-        if major == self.majors.get("nvidia-uvm"):
-            return _UVM_MINORS.get(minor, node.path)
-        same = sorted(path for path, present in self.numbers.items() if present == numbers)
-        return node.path if not same or node.path in same else same[0]
-
-    def _by_name(self, path: str) -> Numbers | None:
-        for major, names in ((_DRIVER_MAJOR, _CONTROL_MINORS), (self.majors.get("nvidia-uvm"), _UVM_MINORS)):
-            found = next((minor for minor, name in names.items() if name == path), None)
-            if major is not None and found is not None:
-                return major, found
-        if GPU.fullmatch(path):
-            return _DRIVER_MAJOR, int(path.removeprefix("/dev/nvidia"))
-        capability, major = CAPABILITY.fullmatch(path), self.majors.get("nvidia-caps")
-        return (major, int(capability.group(1))) if capability and major is not None else None
+        return usual_names_by_number.name_of(node.path, numbers, self.majors, self.numbers)
 
 
 def read_nodes(root: str, addresses: Iterable[str | None]) -> HostNodes:

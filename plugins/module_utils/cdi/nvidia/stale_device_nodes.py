@@ -15,11 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import rewrite_command
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.host_device_nodes import (
-    CAPABILITY,
-    GPU,
-    HostNodes,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.host_device_nodes import HostNodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.usual_names_by_number import CAPABILITY, GPU
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.specification_document import (
     CdiNode,
     Comparison,

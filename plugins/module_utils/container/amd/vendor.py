@@ -10,24 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import amd_kfd_nodes, sysfs_refusals
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification_reader
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.amd import visible_devices
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.amd import processes_using_gpu, visible_devices
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import (
     Gpu,
-    GpuProcess,
     Inventory,
     Unit,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_nodes_only import NodeVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpu_distance import Topology
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import EngineState
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import AMD
 
-# Processes with a compute context. vram_<gpu_id> is the memory of the process on that GPU, and queues/<n>/gpuid the GPU
-# of a queue (torvalds/linux, drivers/gpu/drm/amd/amdkfd/kfd_process.c).
-_PROCESSES = "/sys/class/kfd/kfd/proc"
 _RENDER = re.compile(r"/dev/dri/renderD(\d+)")
 # The kind of AMD's own tool.
 _KIND_OF_AMD = "amd.com/gpu"
@@ -93,39 +87,9 @@ class AmdVendor(NodeVendor):
         return device if device and set(device.nodes) == set(self._nodes_of(unit)) else None
 
     def _with_processes(self, inventory: Inventory) -> Inventory:
-        """Return the inventory with the processes on each GPU.
-
-        The runtime of ROCm opens the nodes of all GPUs. So of the processes that KFD knows, only those count that have
-        memory or a queue on the GPU, and of all others, those that have its node open.
-        """
-        tree = sysfs_refusals.SysfsTree(self._root)
-        if not tree.exists(_PROCESSES):
-            return super()._with_processes(inventory)
-        units = self._units_by_kfd_id(tree)
-        computing = {int(name) for name in tree.names(_PROCESSES, r"[0-9]{1,10}")}
-        found: dict[str, list[GpuProcess]] = {gpu.uuid: [] for gpu in inventory.gpus}
-        for pid in sorted(computing):
-            for kfd_id in _used(tree, f"{_PROCESSES}/{pid}") & units.keys():
-                found[units[kfd_id]].append(GpuProcess(pid))
-        nodes = {node for gpu in inventory.gpus for node in gpu.nodes}
-        for one in gpu_processes.read(self._root, nodes=nodes).processes.values():
-            for gpu in inventory.gpus:
-                if one.pid not in computing and one.opened & gpu.nodes:
-                    found[gpu.uuid].append(GpuProcess(one.pid, one.command))
-        gpus = {gpu.uuid: replace(gpu, processes=tuple(found[gpu.uuid])) for gpu in inventory.gpus}
-        changed = tuple(replace(unit, gpu=gpus[unit.gpu.uuid]) for unit in inventory.units)
-        return replace(inventory, gpus=tuple(gpus.values()), units=changed)
-
-    def _units_by_kfd_id(self, tree: sysfs_refusals.SysfsTree) -> dict[str, str]:
-        """Return the stable ID of each unit by the ID that KFD gives it until the next boot."""
-        found = {}
-        for name in tree.names(amd_kfd_nodes.DIRECTORY, r"[0-9]{1,6}"):
-            base = f"{amd_kfd_nodes.DIRECTORY}/{name}"
-            minor = sysfs_refusals.properties(tree.read(f"{base}/properties").text or "").get("drm_render_minor")
-            kfd_id = tree.read(f"{base}/gpu_id").text
-            if minor in self._minors and kfd_id:
-                found[kfd_id] = self._minors[minor]
-        return found
+        """Return the inventory with the processes on each GPU. Without a list of KFD, open device nodes decide."""
+        found = processes_using_gpu.with_processes(inventory, self._root, self._minors)
+        return super()._with_processes(inventory) if found is None else found
 
 
 def _links(one: Mapping[str, Any], other: Mapping[str, Any]) -> int:
@@ -138,15 +102,3 @@ def _links(one: Mapping[str, Any], other: Mapping[str, Any]) -> int:
     fabric = links.get("fabric")
     is_linked = other["stable_id"] in (links.get("peers") or ()) or (fabric and fabric == others.get("fabric"))
     return _LINKED if is_linked else 0
-
-
-def _used(tree: sysfs_refusals.SysfsTree, directory: str) -> set[str]:
-    """Return the IDs of the GPUs on which a process has memory or a queue."""
-    found = {
-        name[len("vram_") :]
-        for name in tree.names(directory, r"vram_[0-9]{1,10}")
-        if (tree.read(f"{directory}/{name}").text or "") not in ("", "0")
-    }
-    for queue in tree.names(f"{directory}/queues", r"[0-9]{1,10}"):
-        found.add(tree.read(f"{directory}/queues/{queue}/gpuid").text or "")
-    return found

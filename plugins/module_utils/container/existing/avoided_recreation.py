@@ -14,14 +14,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
     device_node_groups,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import (
+    container_labels,
     driver_volume_mounts,
     inspected_container,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing.existing_container import (
     ExistingContainer,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_assignment import Assignment
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access, Assignment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import CDI, RUNTIME, VOLUME
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Image, environment
 
@@ -56,7 +56,7 @@ def module_arguments(
             kept_requests=() if recreate else existing.device_requests,
         )
 
-    labels, kept = assignment.labels(params["name"]), existing.gpufleet_labels
+    labels, kept = container_labels.labels_to_set(params["name"], assignment), existing.gpufleet_labels
     complete = options(assignment.access, labels)
     if recreate or not existing.uses_image(image):
         return complete, None

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which labels this module sets on a container, and which labels of a container count as its own."""
+"""Which labels this module sets on a container, with their values, and which labels of a container count as its own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing.inspected_container import name_of
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Assignment
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import NONE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Docker, Podman
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.named_volumes import EngineError
 
@@ -39,6 +41,19 @@ LABELS = (*_ACCESS_LABELS, LABEL_FEATURES, LABEL_CONTAINER)
 
 # A key that this module adds to an inspection result: the labels of the container's image.
 IMAGE_LABELS = "gpufleet_image_labels"
+
+
+def labels_to_set(name: str, assignment: Assignment) -> dict[str, str]:
+    """Return the labels of the container `name`. All are set, so that none of its image counts."""
+    has_gpus = bool(assignment.units)
+    return {
+        LABEL_GPUS: ",".join(sorted(assignment.uuids)),
+        LABEL_ISOLATION: assignment.isolation if has_gpus else NONE,
+        LABEL_CAPABILITIES: ",".join(sorted(assignment.capabilities or ())) if has_gpus else "",
+        LABEL_EXCLUSIVE: str(assignment.exclusive).lower(),
+        LABEL_FEATURES: assignment.features,
+        LABEL_CONTAINER: name,
+    }
 
 
 def labels_of(container: Mapping[str, Any]) -> Mapping[str, str]:

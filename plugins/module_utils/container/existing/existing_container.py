@@ -1,21 +1,20 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The container that exists before the run: its GPUs, and which of them a count keeps."""
+"""The container that exists before the run: its GPUs, its labels and the devices that the user passes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import engine_module_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import describe_unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import (
     container_labels,
     inspected_container,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing.inspected_container import AssignedGpus
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_assignment import describe_unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import NONE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendor_protocol import ContainerVendor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Docker, Image, Podman
@@ -87,17 +86,8 @@ class ExistingContainer:
         uuids = self.assigned_gpus().uuids
         if uuids and not self.accelerator.inventory.gpus:
             # Without the inventory, device nodes cannot be mapped to UUIDs. The label contains the UUIDs.
-            return self._labeled_gpus() or uuids
+            return self.labeled_gpus() or uuids
         return uuids
-
-    def current_gpus(self) -> AssignedGpus:
-        """Return the GPUs that a count should keep."""
-        if not self.exists:
-            return AssignedGpus()
-        found = self.assigned_gpus()
-        ours = found.uuids & self._labeled_gpus()
-        # GPUs that come from the user's own devices do not fill the count.
-        return replace(found, uuids=ours) if ours and self.user_devices() else found
 
     def uses_image(self, image: Image | None) -> bool:
         """Return whether the container was created from an image. Podman omits the algorithm from identifiers."""
@@ -110,7 +100,8 @@ class ExistingContainer:
     def is_exclusive(self) -> bool:
         return self.labels().get(container_labels.LABEL_EXCLUSIVE) == "true"
 
-    def _labeled_gpus(self) -> frozenset[str]:
+    def labeled_gpus(self) -> frozenset[str]:
+        """Return the GPUs in the label of the container."""
         return frozenset(filter(None, self.labels().get(container_labels.LABEL_GPUS, "").split(",")))
 
     def is_from_other_tool(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import access_as_engine_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import describe_unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import (
     container_labels,
     driver_volume_mounts,
@@ -18,8 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing.
     ExistingContainer,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing.inspected_container import AssignedGpus
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpu_assignment import Assignment, describe_unit
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access, Assignment
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import VOLUME
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import Image, environment
 

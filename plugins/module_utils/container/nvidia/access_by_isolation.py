@@ -17,10 +17,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.cdi_device_of_gpu import (
     cdi_device,
-    requests_use_cdi,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.device_nodes_by_capability import (
     device_nodes,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.device_requests_by_cdi_or_hook import (
+    requests_use_cdi,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.driver_capabilities import (
     DEFAULT_CAPABILITIES,

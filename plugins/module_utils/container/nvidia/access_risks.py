@@ -19,7 +19,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
     RUNTIME,
     VOLUME,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.cdi_device_of_gpu import requests_use_cdi
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.device_requests_by_cdi_or_hook import (
+    requests_use_cdi,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.toolkit_refusals import runtime_mode
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import EngineState

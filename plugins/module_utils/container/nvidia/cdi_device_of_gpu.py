@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which CDI device stands for a GPU, whether it can be trusted, and whether Docker uses it for device requests."""
+"""Which CDI device stands for a GPU, and whether it can be trusted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.host_dev
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.stale_device_nodes import CdiUnit, compare
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engine_queries import EngineState
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toolkit_cdi_units
 
 
@@ -72,12 +71,3 @@ def stale_device_reason(
 def _described(unit: Unit) -> CdiUnit:
     gi, ci = unit.partition if unit.is_partition else (None, None)
     return CdiUnit(str(unit), unit.gpu.minor, unit.gpu.pci_bus_id, gi, ci, is_mig=unit.is_partition)
-
-
-def requests_use_cdi(engine: EngineState, host: IsolationHost, units: Sequence[Unit] = ()) -> bool:
-    """Return whether Docker handles device requests through CDI instead of NVIDIA's hook.
-
-    If a unit has no CDI device, Docker uses the hook: moby/moby, daemon/devices_nvidia_linux.go (docker-v29.2.0).
-    """
-    is_able = engine.version_key >= (29, 2) and bool(host.program(("nvidia-cdi-hook",)) and engine.cdi_dirs)
-    return is_able and all(cdi_device(unit, host.specs, specification_kinds.KIND) for unit in units)

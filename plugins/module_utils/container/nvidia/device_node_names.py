@@ -9,13 +9,8 @@ import os
 import re
 import stat
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia import usual_names_by_number
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
-from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes as nvidia_nodes
-
-_NODES_MAJOR = 195
-
-
-_CONTROL_MINORS = {255: "/dev/nvidiactl", 254: "/dev/nvidia-modeset"}
 
 
 def canonical_nodes(host: IsolationHost, path: str) -> list[str]:
@@ -34,9 +29,6 @@ def canonical_nodes(host: IsolationHost, path: str) -> list[str]:
         if not stat.S_ISCHR(status.st_mode):
             return [path]
         major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
-    if major == _NODES_MAJOR:
-        return [_CONTROL_MINORS.get(minor) or nvidia_nodes.gpu_node(minor)]
     capabilities = re.search(r"^\s*(\d+)\s+nvidia-caps$", host.read("/proc/devices"), re.MULTILINE)
-    if capabilities and major == int(capabilities.group(1)):
-        return [nvidia_nodes.capability_node(minor)]
-    return [path]
+    majors = {"nvidia-caps": int(capabilities.group(1))} if capabilities else {}
+    return [usual_names_by_number.name_of(path, (major, minor), majors, {})]

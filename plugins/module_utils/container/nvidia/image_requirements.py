@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions import whole_number
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation_choice import DEVICE_REQUESTS, RUNTIME
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.cdi_device_of_gpu import requests_use_cdi
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.device_requests_by_cdi_or_hook import (
+    requests_use_cdi,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.toolkit_refusals import runtime_mode
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import (

@@ -16,8 +16,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import toolkit_refusals, toolkit_settings
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.cdi_device_of_gpu import (
     cdi_device,
-    requests_use_cdi,
     stale_reason,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.device_requests_by_cdi_or_hook import (
+    requests_use_cdi,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_host import IsolationHost
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.runtime_name import runtime_name

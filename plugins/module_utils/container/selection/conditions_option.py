@@ -8,8 +8,9 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import GpuWords, Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.device_inventory import GpuWords, Inventory, Unit
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,33 @@ class Conditions:
             for key, text in templates.items()
             if values[key] is not None and values[key] != no_condition.get(key)
         )
+
+
+class ConditionsNow(NamedTuple):
+    """The conditions, and what they are compared with. `kept` are the GPUs of the running container."""
+
+    conditions: Conditions
+    busy: Mapping[str, Sequence[str]]
+    kept: frozenset[str]
+
+    def mismatch(self, unit: Unit) -> str | None:
+        """Return why a unit is rejected, or None."""
+        return self.conditions.mismatch(unit) or self._present_mismatch(unit)
+
+    def describe_host(self, inventory: Inventory) -> str:
+        """Describe the GPUs of the host with the properties that the conditions need."""
+        return f"This host has {inventory.describe(with_numa=self.conditions.numa_node is not None)}."
+
+    def describe_rejected(self, units: Sequence[Unit]) -> str:
+        """List the units that are rejected because of their present state, or because a property is unknown."""
+        unknown = [(unit, reason) for unit in units if (reason := self.conditions.unknown(unit))]
+        fitting = [unit for unit in units if self.conditions.mismatch(unit) is None]
+        present = [(unit, reason) for unit in fitting if (reason := self._present_mismatch(unit))]
+        rejected = "; ".join(f"{unit} {reason}" for unit, reason in (*unknown, *present))
+        return f"Rejected: {rejected}. " if rejected else ""
+
+    def _present_mismatch(self, unit: Unit) -> str | None:
+        return None if unit.uuid in self.kept else self.conditions.present_mismatch(unit, self.busy)
 
 
 def _memory(unit: Unit) -> int | None:

@@ -18,8 +18,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.versions impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import (
     OR_BUILD,
+    Case,
     NoVersion,
     Offers,
+    Refused,
     Resolution,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.variables import DriverRequest
@@ -106,6 +108,69 @@ def _without(result: Resolution, names: list[str]) -> Resolution:
     return result.but(
         kernel_packages=rest(result.kernel_packages), packages=rest(result.packages), prebuilt=rest(result.prebuilt)
     )
+
+
+# --- headers ------------------------------------------------------------------------------------------------------
+
+
+def with_headers(case: Case, data: dict, names: dict) -> Case:
+    """Return the case with the missing headers of the host's kernels by their exact names.
+
+    A meta package may depend on a kernel that the host does not have, and on some platforms it installs that kernel.
+    The plan adds a meta package only if it belongs to the installed kernel.
+    """
+    if case.request.kernel_packages:
+        return _requested_headers(case, data, names)
+    why: list[str] = []
+    headers: dict[str, list[str]] = {}
+    installed = _kernels_with_headers(case.host)
+    running, upcoming = case.host["kernel"]["running"], case.host["kernel"]["next_boot"]
+    for release in kernels(case.host):
+        kernel = kernel_rule(release, data)
+        if release == running != upcoming and case.host["os"]["package_manager"] == "zypper":
+            # zypper selects one version of a package per command, even of one that can have several.
+            if not nvidia_driver(case.host)["on_disk"]:
+                why.append(
+                    f"the running kernel {running} gets no module, because zypper installs the headers of only one "
+                    f"kernel; the driver works after a reboot into {upcoming}"
+                )
+            continue
+        if release not in installed and kernel.get("headers"):
+            headers[release] = [name.format(**{**names, **kernel["names"]}) for name in kernel["headers"]]
+        elif release not in installed and release == case.host["kernel"]["next_boot"]:
+            raise Refused(
+                f"Kernel {release} has no headers to build modules with (/lib/modules/{release}/build is missing), and "
+                "the header packages of this kernel are unknown to the role. Install the headers, or name their "
+                "packages in nvidia_driver_kernel_packages."
+            )
+    return case.but(*why, headers=headers, kernel_packages=[name for found in headers.values() for name in found])
+
+
+def _kernels_with_headers(host: Host) -> set[str]:
+    return {entry["release"] for entry in host["kernel"]["kernels"] if entry["headers"]}
+
+
+def _requested_headers(case: Case, data: dict, names: dict) -> Case:
+    """Return the case with the requested kernel packages; header packages with the releases of the host's kernels.
+
+    Without a release, the package manager would install the newest headers, which may belong to no installed kernel.
+    """
+    by_name: dict[str, dict[str, str]] = {}
+    for release in kernels(case.host):
+        kernel = kernel_rule(release, data)
+        filled = {**names, **kernel["names"]}
+        for template in kernel.get("headers") or []:
+            stem = re.sub(r"-\{(release|base)\}$", "", template).format(**filled)
+            by_name.setdefault(stem, {})[release] = template.format(**filled)
+    headers: dict[str, list[str]] = {}
+    packages: list[str] = []
+    for name in case.request.kernel_packages:
+        for release, exact in by_name.get(name, {}).items():
+            if release not in _kernels_with_headers(case.host):
+                headers.setdefault(release, []).append(exact)
+                packages.append(exact)
+        packages += [] if name in by_name else [name]
+    return case.but(headers=headers, kernel_packages=packages)
 
 
 # --- meta packages ------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import disa
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe.amd_gaudi_neuron import (
     failures_in_kernel_log,
     open_device_nodes,
-    recorded_files,
+    recorded_sysfs_and_device_nodes,
     render_and_video_groups,
 )
 
@@ -29,10 +29,10 @@ def read(root: str, functions: Iterable[dict], run: Run) -> dict[str, dict[str, 
     """Return the record of each vendor. `functions`: the accelerators of hardware/accelerator_pci_ids.py."""
     found = {}
     functions = list(functions)
-    for vendor, files in recorded_files.FILES.items():
+    for vendor, files in recorded_sysfs_and_device_nodes.FILES.items():
         own = [one for one in functions if one["vendor"] == vendor]
         if own:
-            found[vendor] = recorded_files.record(root, files, _addresses(root, vendor, own))
+            found[vendor] = recorded_sysfs_and_device_nodes.record(root, files, _addresses(root, vendor, own))
             module = accelerator_pci_ids.MODULES[vendor]
             found[vendor]["blacklisted_by"] = [
                 *disabled_kernel_modules.blacklisted_by(root, module),

@@ -98,8 +98,3 @@ def _has_effect(file: CriFile) -> bool:
 def action_of_crio(version: str | None) -> str:
     """Return what applies changed runtimes in CRI-O: restarted or reloaded, as state of the unit."""
     return "reloaded" if version_key(version) >= version_key(_RELOADS) else "restarted"
-
-
-def policy_of_node_role(restart_policy: str) -> str:
-    """Return the policy for the engines of a node of Kubernetes. `always` of its role is only about servers."""
-    return "never" if restart_policy == "never" else "when_safe"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.steps import Step
@@ -75,3 +75,9 @@ def after(host: Host, changes: t.Iterable[CriChange]) -> Host:
                 texts[change.unit][file.path] = file.content
     seen = {**host["cri_files"], "containerd": texts[CONTAINERD], "crio": texts[CRIO]}
     return t.cast("Host", {**host, "cri_files": seen, "files": files})
+
+
+def file_of(host: Host, path: str, content: str | None) -> CriFile:
+    """Return a file with its text on the host."""
+    texts = {**host["cri_files"]["containerd"], **host["cri_files"]["crio"]}
+    return CriFile(path, content, texts.get(path, observed_files.content(host, path)))

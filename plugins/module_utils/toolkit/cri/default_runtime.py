@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a runtime is the default one: in a drop-in that two roles write, and without an engine. Pure functions.
+"""Whether a runtime is the default one in a drop-in that two roles write. Pure functions.
 
 The role of the vendor's runtime and role gpu_kubernetes_node each have a variable for it. A line in the drop-in says
 that the setting is that of gpu_kubernetes_node, so neither role undoes that of the other one.
@@ -10,12 +10,8 @@ that the setting is that of gpu_kubernetes_node, so neither role undoes that of 
 from __future__ import annotations
 
 import re
-import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.role_variables import NODE_ROLE
-
-if t.TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.node_distribution import KubernetesNode
 
 MARK = f"# The default runtime is a setting of role gpufleet.hosts.{NODE_ROLE}.\n"
 
@@ -46,15 +42,3 @@ def marked(text: str | None) -> str | None:
         return None
     first, _newline, rest = text.partition("\n")
     return f"{first}\n{MARK}{rest}"
-
-
-def no_engine(node: KubernetesNode | None) -> str:
-    """Return the problem of nvidia_container_toolkit_default_runtime on a host without Docker, containerd and CRI-O.
-
-    `node`: the Kubernetes distribution that has its own containerd, such as k3s.
-    """
-    way_out = f"Set {NODE_ROLE}_default_runtime for {node.title}, and remove" if node else "Remove"
-    return (
-        "nvidia_container_toolkit_default_runtime is true, but this host has neither Docker, containerd nor CRI-O. "
-        f"{way_out} the variable."
-    )

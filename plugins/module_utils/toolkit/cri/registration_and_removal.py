@@ -11,19 +11,15 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import observed_files, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
-    config_toml,
-    registered_runtimes,
-    toml_editor,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import registered_runtimes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import (
     containerd_and_crio_restart as engine_restart,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import (
+    containerd_config_toml,
     containerd_drop_in,
     containerd_versions,
     crio_drop_in,
-    engine_file_parsing,
     gone_program,
     other_configuration_owners,
     unread_imports,
@@ -37,6 +33,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.cri_cha
     CRIO,
     CriFile,
     CriPlan,
+    file_of,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import (
     HABANA,
@@ -118,7 +115,7 @@ def _programs(host: Host, runtime: CriRuntime) -> t.Collection[str] | None:
 def _containerd(result: CriPlan, host: Host, version: str, runtime: CriRuntime, policy: _CriPolicy) -> None:
     seen, texts = host["cri_files"], host["cri_files"]["containerd"]
     root = texts.get(ROOT_FILE)
-    is_default, is_marked = policy.of(_file(host, runtime.containerd_drop_in, None).former, runtime)
+    is_default, is_marked = policy.of(file_of(host, runtime.containerd_drop_in, None).former, runtime)
     imported = {path: text for path, text in texts.items() if path != ROOT_FILE}
     found = containerd_drop_in.containerd(
         version,
@@ -148,14 +145,12 @@ def _containerd(result: CriPlan, host: Host, version: str, runtime: CriRuntime, 
     try:
         wanted = found.root
         if found.drop_in is not None:
-            known = config_toml.read_record(observed_files.content(host, _RECORD), _RECORD)["keys"]
-            now = engine_file_parsing.content(root or "")
-            wanted = {**{key: now[key] for key in known if key in now}, **found.root}
+            wanted = {**containerd_config_toml.recorded_keys(host), **found.root}
         others = [_other(host, path, text) for path, text in found.others.items()]
-        files = [_file(host, runtime.containerd_drop_in, found.drop_in), *others]
+        files = [file_of(host, runtime.containerd_drop_in, found.drop_in), *others]
         # A table that replaces that of the root file can have its secrets.
         files[0].mode = files[0].mode if found.merges else seen["mode"] or files[0].mode
-        roots = _root_files(host, runtime, wanted, is_imported=found.drop_in is not None)
+        roots = containerd_config_toml.files(host, runtime, wanted, is_imported=found.drop_in is not None)
     except TomlError as error:
         result.problems.append(f"{ROOT_FILE} cannot be changed: {error}. Nothing was changed.")
         return
@@ -172,7 +167,7 @@ def _beside(host: Host, runtime: CriRuntime) -> list[CriRuntime]:
 
 def _other(host: Host, path: str, text: str) -> CriFile:
     """Return the drop-in of another role with a new whole table. The mark about its default runtime stays."""
-    file = _file(host, path, text)
+    file = file_of(host, path, text)
     file.mode = host["cri_files"]["mode"] or file.mode
     if default_runtime_of_roles.is_marked(file.former):
         file.content = default_runtime_of_roles.marked(text)
@@ -213,7 +208,7 @@ def _without(host: Host, runtime: CriRuntime) -> list[CriFile]:
 
 
 def _crio(result: CriPlan, host: Host, version: str, runtime: CriRuntime, policy: _CriPolicy) -> None:
-    is_default, is_marked = policy.of(_file(host, runtime.crio_drop_in, None).former, runtime)
+    is_default, is_marked = policy.of(file_of(host, runtime.crio_drop_in, None).former, runtime)
     try:
         texts, programs = _crio_texts(host, runtime), _programs(host, runtime)
         drop_in, _oci_runtime = crio_drop_in.crio(texts, runtime=runtime, default_runtime=is_default, programs=programs)
@@ -231,7 +226,7 @@ def _crio(result: CriPlan, host: Host, version: str, runtime: CriRuntime, policy
             f"runtime {runtime.name} is registered in CRI-O as {known}, which does not exist. {runtime.crio_drop_in} "
             "replaces it"
         )
-    files = [_file(host, runtime.crio_drop_in, drop_in)]
+    files = [file_of(host, runtime.crio_drop_in, drop_in)]
     change = engine_restart.change_of(host, CRIO, files, engine_restart.action_of_crio(version))
     engine_restart.add(result, "CRI-O", runtime, change, restart_policy=policy.restart, variable=policy.variable)
 
@@ -257,42 +252,6 @@ def oci_runtime(
         return None
 
 
-def _root_files(host: Host, runtime: CriRuntime, wanted: t.Mapping[str, t.Any], *, is_imported: bool) -> list[CriFile]:
-    """Return containerd's root file with the wanted keys, and the record of what they replaced."""
-    seen = host["cri_files"]
-    text = seen["containerd"].get(ROOT_FILE)
-    if not is_imported:
-        wanted = {**_of_other_roles(host, runtime), **wanted}
-    change = config_toml.plan(text, observed_files.content(host, _RECORD), wanted, _RECORD)
-    new = change.text
-    if not is_imported and new is not None:
-        # containerd does not start if an imported file does not exist.
-        imports = engine_file_parsing.content(new).get("imports") or []
-        rest = [path for path in imports if path != runtime.containerd_drop_in]
-        new = toml_editor.changed(new, ("imports",), rest or None) if rest != imports else new
-    if text is None and not wanted:
-        new = None
-    if new != text and ROOT_FILE in seen["masked"]:
-        raise TomlError("it contains logins, which the role does not read. Change its key imports by hand")
-    files = [_file(host, _RECORD, change.record), CriFile(ROOT_FILE, new, text, seen["mode"] or "0644")]
-    return files if wanted else files[::-1]
-
-
-def _of_other_roles(host: Host, runtime: CriRuntime) -> dict[str, t.Any]:
-    """Return the recorded keys of the root file that the drop-in of another role still needs."""
-    root = engine_file_parsing.content(host["cri_files"]["containerd"].get(ROOT_FILE) or "")
-    rest = [path for path in root.get("imports") or [] if path != runtime.containerd_drop_in]
-    if not set(owned.CONTAINERD_DROP_INS) & set(rest):
-        return {}
-    known = config_toml.read_record(observed_files.content(host, _RECORD), _RECORD)["keys"]
-    return {**{key: root[key] for key in known if key in root}, **({"imports": rest} if "imports" in known else {})}
-
-
-def _file(host: Host, path: str, content: str | None) -> CriFile:
-    texts = {**host["cri_files"]["containerd"], **host["cri_files"]["crio"]}
-    return CriFile(path, content, texts.get(path, observed_files.content(host, path)))
-
-
 def unset_default(
     host: Host,
     engines: t.Mapping[str, str | None],
@@ -303,7 +262,7 @@ def unset_default(
 ) -> CriPlan:
     """Return what undoes the default runtime of gpu_kubernetes_node. The registration, of another role, stays."""
     paths_by_engine = {"containerd": runtime.containerd_drop_in, "crio": runtime.crio_drop_in}
-    former = {name: _file(host, path, None).former for name, path in paths_by_engine.items() if name in engines}
+    former = {name: file_of(host, path, None).former for name, path in paths_by_engine.items() if name in engines}
     return plan(
         host,
         {name: engines[name] for name, text in former.items() if default_runtime_of_roles.is_marked(text)},
@@ -320,16 +279,16 @@ def removal(
 ) -> CriPlan:
     """Return the removal of the registration."""
     result, policy = CriPlan(), _CriPolicy(restart_policy, restart_variable)
-    files = [_file(host, runtime.containerd_drop_in, None)]
+    files = [file_of(host, runtime.containerd_drop_in, None)]
     try:
         if files[0].former is not None or observed_files.content(host, _RECORD) is not None:
             others = _without(host, runtime) if files[0].former is not None else []
-            files = [*_root_files(host, runtime, {}, is_imported=False), *files, *others]
+            files = [*containerd_config_toml.files(host, runtime, {}, is_imported=False), *files, *others]
     except TomlError as error:
         result.problems.append(f"{ROOT_FILE} cannot be restored: {error}. Nothing was changed.")
         return result
     containerd = engine_restart.change_of(host, CONTAINERD, files, "restarted")
-    crio = engine_restart.change_of(host, CRIO, [_file(host, runtime.crio_drop_in, None)], "restarted")
+    crio = engine_restart.change_of(host, CRIO, [file_of(host, runtime.crio_drop_in, None)], "restarted")
     if crio.action:
         crio.action = engine_restart.action_of_crio(host["engines"]["crio"]["version"])
     for title, names, change in (("containerd", ("kubernetes", "containerd"), containerd), ("CRI-O", ("crio",), crio)):

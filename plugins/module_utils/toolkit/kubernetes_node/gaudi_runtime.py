@@ -10,13 +10,13 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.json_text import DaemonConfigError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.runtime_placement import NONE, placement
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import docker_runtime
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import (
-    containerd_and_crio_restart,
-    registration_and_removal,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import registration_and_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.cri_changes import CriPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA, HABANA_PACKAGE
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node.k3s_and_rke2_restart import POLICY
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
+    restart_policy as restart_policies,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node.restart_policy import POLICY
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -40,7 +40,7 @@ def plan(
         engines,
         HABANA,
         default_runtime=False,
-        restart_policy=containerd_and_crio_restart.policy_of_node_role(restart_policy),
+        restart_policy=restart_policies.for_containerd_and_crio(restart_policy),
         restart_variable=POLICY,
         by_node=default_runtime,
     )

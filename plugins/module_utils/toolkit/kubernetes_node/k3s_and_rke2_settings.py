@@ -14,7 +14,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import engine_file_parsing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.cri_changes import CriChange, CriFile, CriPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import NAME
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import k3s_and_rke2_restart
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
+    restart_policy as restart_policies,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node.generated_configuration import (
     HEADER,
     default_name,
@@ -70,7 +72,7 @@ def plan(
     change = CriChange(node.unit, files)
     result.steps += [steps.written(file.path, file.content) for file in files]
     if node.is_running:
-        k3s_and_rke2_restart.restart(result, change, node, place, restart_policy)
+        restart_policies.restart(result, change, node, place, restart_policy)
     if change.files or change.action:
         result.engines.append(change)
 

@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 import dataclasses
-import posixpath
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import distribution_paths, node_distribution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.role_variables import NODE_ROLE
-from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.runtime_placement import ENGINE, placement
+from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.runtime_placement import placement
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.cri_changes import CriChange, CriPlan, after
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA, NVIDIA
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import PATH
@@ -83,16 +81,14 @@ def plan(
     reasons += [placement(node, vendor).reason for vendor in _WITHOUT_RUNTIME if vendor in vendors]
     known = host["engines"]
     engines = _engines(host)
-    is_engine = placement(node, "nvidia").kind == ENGINE
-    if "nvidia" in vendors and upcoming.registers and is_engine and not request.default_runtime:
-        reasons.append("role nvidia_container_toolkit registers the runtime in the same run")
-    elif "nvidia" in vendors:
+    if "nvidia" in vendors:
         has_runtime = bool(known["container_toolkit"]["package"]) or PATH in (host.get("nvidia_runtimes") or {})
         found = nvidia_runtime.plan(
             host,
             node,
             engines,
             has_runtime=has_runtime or upcoming.installs,
+            toolkit_role_registers=upcoming.registers,
             default_runtime=request.default_runtime,
             restart_policy=request.restart_policy,
         )
@@ -148,20 +144,8 @@ def _take(result: KubernetesNodePlan, found: CriPlan, reasons: list[str]) -> Non
     result.changes += found.changes
     result.problems += found.problems
     result.disruptions += [one.text() for one in found.disruptions]
-    result.directories += emptied(found.engines)
+    result.directories += runtime_removal.emptied(found.engines)
     reasons += [text.rstrip(".") for text in found.reasons]
-
-
-def emptied(changes: t.Iterable[CriChange]) -> list[str]:
-    """Return the directories that a removal can leave empty. That of k0s is not one: k0s creates and watches it."""
-    removed = [file.path for change in changes for file in change.files if file.content is None]
-    found = [posixpath.dirname(path) for path in removed if path in owned.CONTAINERD_DROP_INS]
-    for path in removed:
-        if path in distribution_paths.SETTINGS.values():
-            # Agents without settings have none of these directories.
-            parts = path.split("/")[:-1]
-            found += ["/".join(parts[:length]) for length in range(len(parts), 2, -1)]
-    return found
 
 
 def _checked(host: Host, result: KubernetesNodePlan) -> KubernetesNodePlan:

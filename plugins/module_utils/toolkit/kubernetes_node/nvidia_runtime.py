@@ -16,10 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.runtime_
     NONE,
     placement,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import (
-    containerd_and_crio_restart,
-    registration_and_removal,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import registration_and_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.cri_changes import CriPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import NAME, PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
@@ -27,7 +24,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_
     k0s_drop_in,
     k3s_and_rke2_settings,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node.k3s_and_rke2_restart import POLICY
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
+    restart_policy as restart_policies,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node.restart_policy import POLICY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor import TomlError
 
 if t.TYPE_CHECKING:
@@ -43,21 +43,25 @@ def plan(
     has_runtime: bool,
     default_runtime: bool,
     restart_policy: str,
+    toolkit_role_registers: bool = False,
 ) -> CriPlan:
     """Return the registration on a node.
 
     `engines`: the versions of the engines that are installed or will be. `has_runtime`: NVIDIA's program is installed,
     or will be in this run. `restart_policy`: when_safe (agents only), always or never.
+    `toolkit_role_registers`: role nvidia_container_toolkit registers the runtime in the host's engines in this run.
     """
     place = placement(node, "nvidia")
     if place.kind == NONE:
         return CriPlan(reasons=[place.reason])
+    if place.kind == ENGINE and toolkit_role_registers and not default_runtime:
+        return CriPlan(reasons=["role nvidia_container_toolkit registers the runtime in the same run"])
     if place.kind == ENGINE:
         result = registration_and_removal.plan(
             host,
             engines,
             default_runtime=False,
-            restart_policy=containerd_and_crio_restart.policy_of_node_role(restart_policy),
+            restart_policy=restart_policies.for_containerd_and_crio(restart_policy),
             restart_variable=POLICY,
             by_node=default_runtime,
         )

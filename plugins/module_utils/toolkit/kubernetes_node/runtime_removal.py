@@ -1,20 +1,19 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan the removal of what role gpu_kubernetes_node registered on a node. Pure functions."""
+"""Plan the removal of what role gpu_kubernetes_node registered on a node, with empty directories. Pure functions."""
 
 from __future__ import annotations
 
+import posixpath
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.disruptions import ENGINE_RESTART, Disruption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import distribution_paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes.runtime_placement import placement
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import (
-    containerd_and_crio_restart,
-    registration_and_removal,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import registration_and_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.cri_changes import (
     CriChange,
     CriFile,
@@ -22,8 +21,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.cri_cha
     after,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.vendor_runtimes import HABANA, NVIDIA
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import k3s_and_rke2_restart
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node.k3s_and_rke2_restart import POLICY
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node import (
+    restart_policy as restart_policies,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_node.restart_policy import POLICY
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
@@ -35,7 +36,7 @@ def of_engines(host: Host, engines: t.Mapping[str, str | None], restart_policy: 
 
     Role gaudi_driver would register Gaudi's again.
     """
-    policy = containerd_and_crio_restart.policy_of_node_role(restart_policy)
+    policy = restart_policies.for_containerd_and_crio(restart_policy)
     first = registration_and_removal.removal(host, policy, NVIDIA, restart_variable=POLICY)
     yield first
     host = after(host, first.engines)
@@ -58,5 +59,17 @@ def of_distributions(host: Host, node: KubernetesNode | None, restart_policy: st
                 reason = f"{node.title} restarts it when a drop-in changes; running containers stay"
                 result.disruptions.append(Disruption(ENGINE_RESTART, reason, target="the containerd of k0s"))
             else:
-                k3s_and_rke2_restart.restart(result, change, node, placement(node, "nvidia"), restart_policy)
+                restart_policies.restart(result, change, node, placement(node, "nvidia"), restart_policy)
     return result
+
+
+def emptied(changes: t.Iterable[CriChange]) -> list[str]:
+    """Return the directories that a removal can leave empty. That of k0s is not one: k0s creates and watches it."""
+    removed = [file.path for change in changes for file in change.files if file.content is None]
+    found = [posixpath.dirname(path) for path in removed if path in owned.CONTAINERD_DROP_INS]
+    for path in removed:
+        if path in distribution_paths.SETTINGS.values():
+            # Agents without settings have none of these directories.
+            parts = path.split("/")[:-1]
+            found += ["/".join(parts[:length]) for length in range(len(parts), 2, -1)]
+    return found

@@ -9,22 +9,18 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import allowed_on_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import docker_data_directory
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.holds import (
-    hold_support,
-)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import bare
 
 NEURON = {"vendor": "neuron", "kind": "accelerator", "generation": "Inferentia2"}
 
 
-def prepared(kind, *, gpus=True, neuron=0, packages=None, **found):
+def prepared(kind, *, gpus=True, neuron=0, **found):
     """Describe a host with a prepared image."""
     host = bare() if gpus else bare(gpus=())
     host["image"] |= {"kind": kind, **found}
     if neuron:
         host["accelerators"]["neuron"] = {"devices": [NEURON] * neuron, "driver": {"loaded": None}, "module": None}
-    host["installed_packages"] |= packages or {}
     return host
 
 
@@ -92,46 +88,3 @@ def test_only_docker_has_a_data_directory_on_the_local_disks(name, is_refused):
     text = f"dlami_docker_on_nvme is true, but container_engine_name is {name}. Remove"
     assert problem.startswith(text) is is_refused
     assert docker_data_directory.missing_disk(host, name, {}, on_nvme=False) is None
-
-
-EXTRAS = [
-    *("cuda-nvcc-13-2", "cuda-toolkit-13-2", "datacenter-gpu-manager-4-core", "efa", "efa-profile", "libcublas-13-2"),
-    *("libfabric1-aws", "libnccl-ofi", "libnvjitlink-13-2", "openmpi40-aws"),
-]
-# The driver's, the repository's, the distribution's.
-OTHERS = [
-    *("cuda-drivers", "cuda-drivers-595", "cuda-keyring", "cuda-compat-13", "libnvidia-compute-595"),
-    *("libnvidia-container1", "openmpi-bin", "efa1"),
-]
-
-
-def test_packages_that_no_role_manages_are_held_once():
-    host = prepared("dlami", packages=dict.fromkeys([*EXTRAS, *OTHERS], "1 amd64"))
-    assert allowed_on_image.not_held(host, toolkit=False) == EXTRAS
-    host["held_packages"] = ["efa", "cuda-toolkit-13-2"]
-    assert allowed_on_image.not_held(host, toolkit=False) == [
-        name for name in EXTRAS if name not in host["held_packages"]
-    ]
-
-
-def test_the_kept_toolkit_is_held_too():
-    host = prepared(
-        "dlami", packages=dict.fromkeys(["libnvidia-container1", "nvidia-container-toolkit"], "1.19.1-1 amd64")
-    )
-    host["held_packages"] = ["nvidia-container-toolkit"]
-    assert allowed_on_image.not_held(host, toolkit=True) == ["libnvidia-container1"]
-    assert allowed_on_image.not_held(host, toolkit=False) == []
-
-
-def test_dnf_holds_only_with_its_plugin():
-    host = prepared("dlami")
-    assert hold_support.can_hold(host)
-    host["os"]["package_manager"] = "dnf"
-    assert not hold_support.can_hold(host)
-    # The locks of a removed plugin have no effect.
-    host["installed_packages"]["efa"] = "1.47.0-1 x86_64"
-    host["held_packages"] = ["efa"]
-    assert allowed_on_image.not_held(host, toolkit=False) == ["efa"]
-    host["installed_packages"]["python3-dnf-plugin-versionlock"] = "4.3.0-1 noarch"
-    assert hold_support.can_hold(host)
-    assert allowed_on_image.not_held(host, toolkit=False) == []

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import role_file_paths
 
 ROOT = Path(__file__).resolve().parents[5]
 SOURCES = sorted([*ROOT.glob("roles/**/*.yml"), *ROOT.glob("playbooks/**/*.yml"), *ROOT.glob("plugins/**/*.py")])
@@ -21,6 +22,9 @@ def paths() -> set[str]:
     """Return all paths of base/owned.py."""
     values = [value for name, value in vars(owned).items() if name.isupper()]
     texts = [text for value in values for text in (value.values() if isinstance(value, dict) else [value])]
+    # The files of a repository have its name.
+    names = [value for name, value in vars(owned).items() if name.endswith("REPOSITORY_ID")]
+    texts += [path for name in names for path in role_file_paths.paths(name)]
     return {text for text in texts if isinstance(text, str) and text.startswith("/")}
 
 

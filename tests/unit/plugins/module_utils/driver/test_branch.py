@@ -335,29 +335,6 @@ def test_libraries_have_the_version_of_suses_signed_modules(branch, signed, kmp)
     assert wanted <= set(result.todo.transaction.install)
 
 
-def test_dkms_gets_the_headers_of_the_kernel_on_sles():
-    there = host("sles-15", (V100,))
-    query = driver_plan.plan(there, {}, platform("sles-15")).todo.query
-    available = {
-        **offer(there, query, "580.95.05-0"),
-        "dkms": ["3.2.1-1"],
-        "kernel-default-devel": ["6.4.0-150700.53.19.1", "6.4.0-150700.53.22.1"],
-    }
-    result = driver_plan.plan(there, {}, platform("sles-15"), available)
-    wanted = ("kernel-default-devel=6.4.0-150700.53.19.1", "nvidia-driver-G06=580.95.05-0")
-    assert result.errors == []
-    assert set(wanted) <= set(result.todo.transaction.install)
-
-
-def test_zypper_installs_the_headers_of_the_next_kernel_only():
-    there = host("sles-15", (V100,), kernel="6.4.0-150700.53.19-default", next_kernel="6.4.0-150700.53.22-default")
-    result = driver_plan.plan(there, {}, platform("sles-15"))
-    headers = [item for item in result.todo.transaction.install if item.startswith("kernel-default-devel")]
-    assert len(headers) == 1
-    assert "6.4.0-150700.53.22" in headers[0]
-    assert any("works after a reboot into 6.4.0-150700.53.22-default" in reason for reason in result.reasons)
-
-
 def transitional_host() -> dict:
     """Describe Ubuntu 24.04 with driver 570 of Ubuntu's archive, whose packages of branch 570 now install 580."""
     key, version = "ubuntu-24.04", "570.195.03"

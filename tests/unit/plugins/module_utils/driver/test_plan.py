@@ -10,7 +10,12 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, record_of_role
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    nvidia_repository,
+    package_selector,
+    record_of_role,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import role_file_paths
 from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
@@ -838,18 +843,18 @@ def test_apt_proxy_is_set_and_removed():
     result = driver_plan.plan(host("debian-12"), wanted, platform("debian-12"))
     assert [repository["proxy"] for repository in result.todo.transaction.repositories] == [PROXY]
     # The repository's definition writes its files.
-    assert owned.APT_PROXY not in [file["path"] for file in all_files(result)]
+    assert nvidia_repository.APT_PROXY_FILE not in [file["path"] for file in all_files(result)]
     # For the user's own entry, the role writes the proxy.
     url = f"{URL}/debian12/x86_64/"
     hers = [{"file": "/etc/apt/x.list", "uris": [url], "enabled": True, "signed_by": "/k.gpg"}]
     result = driver_plan.plan(host("debian-12", apt={"sources": hers}), wanted, platform("debian-12"))
     assert result.todo.transaction.repositories == []
     files = result.todo.transaction.files
-    (content,) = [file["content"] for file in files if file["path"] == owned.APT_PROXY]
+    (content,) = [file["content"] for file in files if file["path"] == nvidia_repository.APT_PROXY_FILE]
     assert f'Acquire::https::Proxy::developer.download.nvidia.com "{PROXY}";' in content
-    there["files"][owned.APT_PROXY] = {"exists": True, "content": content}
+    there["files"][nvidia_repository.APT_PROXY_FILE] = {"exists": True, "content": content}
     files = driver_plan.plan(there, {}, platform("debian-12")).todo.transaction.files
-    assert [(file["path"], file["state"]) for file in files] == [(owned.APT_PROXY, "absent")]
+    assert [(file["path"], file["state"]) for file in files] == [(nvidia_repository.APT_PROXY_FILE, "absent")]
     # Unless the CUDA toolkit uses this proxy for the repository.
     there["files"][record_of_role.TOOLKIT] = {"exists": True, "content": '{"key": "0123"}'}
     assert not driver_plan.plan(there, {}, platform("debian-12")).acts
@@ -902,11 +907,12 @@ def test_another_mirror_replaces_the_former_one_on_a_converged_host(key, mirror,
     path, text = ENTRIES[key]
     there = converged(key, "580.95.05-1", {"source": "nvidia"})
     manager = there["os"]["package_manager"]
-    file = owned.REPOSITORY_ENTRIES[manager]
+    file = role_file_paths.repository_entry(owned.REPOSITORY_ID, manager)
     urls = {file: f"https://old.example/cuda/{path}/x86_64", **{f"/{url}": f"{url}/{path}/x86_64" for url in others}}
     there["files"][file] = {"exists": True, "content": text.format(urls[file])}
     there["files"][record_of_role.DRIVER] = {"exists": True, "content": record}
-    there["keyrings"] = {owned.REPOSITORY_KEYS[manager]: {"fingerprints": ["0" * 40], "digests": []}}
+    key_file = role_file_paths.repository_key(owned.REPOSITORY_ID, manager)
+    there["keyrings"] = {key_file: {"fingerprints": ["0" * 40], "digests": []}}
     if manager == "apt":
         there["apt"]["sources"] = [entry(name, url) for name, url in urls.items()]
     else:

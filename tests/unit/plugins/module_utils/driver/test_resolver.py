@@ -423,57 +423,6 @@ def test_signer_of_prebuilt_modules_does_not_count_for_dkms():
     assert "they are built on this host and not signed" in error
 
 
-def test_headers_of_running_and_next_kernel_are_requested():
-    there = host("debian-12", kernel="6.1.0-47-amd64", next_kernel="6.1.0-56-cloud-amd64")
-    result = resolve(there, {}, platform("debian-12"))
-    assert result.kernel_packages == ["linux-headers-6.1.0-47-amd64", "linux-headers-6.1.0-56-cloud-amd64"]
-    there = host("amazon-2023", kernel="6.1.100-1.amzn2023.x86_64", next_kernel="6.12.40-1.amzn2023.x86_64")
-    result = resolve(there, {}, platform("amazon-2023"))
-    assert result.kernel_packages == [
-        "kernel-devel-6.1.100-1.amzn2023.x86_64",
-        "kernel-modules-extra-6.1.100-1.amzn2023.x86_64",
-        "kernel6.12-devel-6.12.40-1.amzn2023.x86_64",
-        "kernel6.12-modules-extra-6.12.40-1.amzn2023.x86_64",
-    ]
-
-
-def test_installed_headers_are_not_requested():
-    there = host("debian-12", headers=("6.1.0-47-amd64",))
-    assert resolve(there, {}, platform("debian-12")).kernel_packages == []
-
-
-def test_custom_kernel_needs_headers():
-    there = host("debian-12", kernel="6.18.0-mine")
-    (error,) = resolve(there, {}, platform("debian-12")).errors
-    for word in ("6.18.0-mine", "/lib/modules/6.18.0-mine/build", "nvidia_driver_kernel_packages"):
-        assert word in error
-    request = {"kernel_packages": ["linux-headers-mine"]}
-    assert resolve(there, request, platform("debian-12")).kernel_packages == ["linux-headers-mine"]
-
-
-EL9, EL9_NEXT, EL9_64K = "5.14.0-570.el9.x86_64", "5.14.0-611.el9.x86_64", "5.14.0-570.el9.aarch64+64k"
-BARE = [
-    ((EL9, EL9), [], ["kernel-devel"], [f"kernel-devel-{EL9}"]),
-    ((EL9, EL9), [EL9], ["kernel-devel"], []),
-    ((EL9, EL9_NEXT), [EL9], ["kernel-devel", "mine"], [f"kernel-devel-{EL9_NEXT}", "mine"]),
-    ((EL9, EL9_NEXT), [], ["kernel-devel"], [f"kernel-devel-{EL9}", f"kernel-devel-{EL9_NEXT}"]),
-    ((EL9_64K, EL9_64K), [], ["kernel-64k-devel"], ["kernel-64k-devel-5.14.0-570.el9.aarch64"]),
-    # Packages of another kernel, or full names: as requested.
-    ((EL9, EL9), [EL9], ["kernel-rt-devel", "kernel-devel-5.14.0-427.el9"],
-     ["kernel-rt-devel", "kernel-devel-5.14.0-427.el9"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("releases", "headers", "named", "expected"), BARE)
-def test_requested_headers_match_kernels(releases, headers, named, expected):
-    there = host("el-9", kernel=releases[0], next_kernel=releases[1], headers=headers)
-    result = resolve(there, {"kernel_packages": named}, platform("el-9"))
-    assert (result.errors, result.kernel_packages) == ([], expected)
-    assert {name for some in result.headers.values() for name in some} == set(expected) - set(named)
-    there = host("debian-12", kernel="6.18.0-mine", headers=("6.18.0-mine",))
-    assert resolve(there, {}, platform("debian-12")).errors == []
-
-
 @pytest.mark.parametrize("key", ["debian-12", "debian-13"])
 @pytest.mark.parametrize(
     ("branch", "package", "other"),

@@ -36,7 +36,7 @@ def with_repository(key: str, fingerprint: str = "", **variables: str) -> dict[s
         if text is not None and file.path in LOGINS:
             text = role_file_paths.sealed(file.path, text)
         seen["files"][file.path] = {"exists": text is not None, "content": text}
-    key_file = owned.repository_key(owned.DOCKER_REPOSITORY_ID, manager)
+    key_file = role_file_paths.repository_key(owned.DOCKER_REPOSITORY_ID, manager)
     seen["keyrings"][key_file] = {"fingerprints": [fingerprint or options["fingerprint"]], "digests": []}
     return seen
 

@@ -23,6 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.outcomes impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     repository_options as repository_definition,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import role_file_paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.part import engine_versions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import vendor_differences
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import gaudi_hosts
@@ -335,7 +336,7 @@ def test_a_mirror_and_its_login(tmp_path):
 def test_a_changed_password_changes_only_the_repository_and_is_a_secret(tmp_path):
     values = {"mirror": "https://mirror.example/gaudi", "repository_username": "robot", "repository_password": "s3cret"}
     host = record(working(tmp_path, packages=INSTALLED, held=tuple(UNIT)))
-    entry = owned.repository_entry(
+    entry = role_file_paths.repository_entry(
         gaudi_repository.define(host, gaudi_request.read({**values, "key_fingerprint": KEY}), {})["name"], "apt"
     )
     host["files"][entry] = {"exists": True, "content": "Types: deb\n", "mode": "0644"}

@@ -101,8 +101,6 @@ TIMES = [
 
 def tree_with_images(root: Path) -> Tree:
     tree = Tree(root)
-    tree.file("proc/stat", f"cpu 1 2\nbtime {BOOT}\n")
-    tree.file("proc/1/stat", "1 (systemd) S " + " ".join("0" for _field in range(18)) + " 0 0 0\n")
     for release in (RUNNING, NEXT):
         tree.file(f"boot/initrd.img-{release}")
         tree.file(f"lib/modules/{release}/modules.dep", "updates/dkms/nvidia.ko:\n")
@@ -126,7 +124,7 @@ def test_images_are_listed_only_if_the_boot_can_have_loaded_an_older_driver(
         started.append(argv)
         return 0, DEBIAN.format("", ""), ""
 
-    found = outdated_initramfs.read(str(tmp_path), {"running": RUNNING, "next_boot": NEXT}, driver, run)
+    found = outdated_initramfs.read(str(tmp_path), {"running": RUNNING, "next_boot": NEXT}, driver, run, BOOT)
     if before_boot is None:
         assert (found, started) == ([], [])
         return
@@ -138,12 +136,13 @@ def test_images_are_listed_only_if_the_boot_can_have_loaded_an_older_driver(
 
 
 def test_a_host_without_an_image_has_none(tmp_path: Path) -> None:
-    tree = tree_with_images(tmp_path)
+    tree_with_images(tmp_path)
     for release in (RUNNING, NEXT):
         (tmp_path / f"boot/initrd.img-{release}").unlink()
-    tree.file("proc/stat", f"btime {int(time.time()) + 100}\n")
     kernels = {"running": RUNNING, "next_boot": NEXT}
-    assert outdated_initramfs.read(str(tmp_path), kernels, DRIVER, lambda argv: (0, "", "")) == []
+    assert (
+        outdated_initramfs.read(str(tmp_path), kernels, DRIVER, lambda argv: (0, "", ""), int(time.time()) + 100) == []
+    )
 
 
 def test_the_time_of_a_file_is_when_it_came_to_its_path(tmp_path: Path) -> None:
@@ -157,3 +156,22 @@ def test_the_time_of_a_file_is_when_it_came_to_its_path(tmp_path: Path) -> None:
     assert outdated_initramfs.changed_at(str(link)) > outdated_initramfs.changed_at(str(path))
     assert outdated_initramfs.changed_at(str(tmp_path / "missing")) is None
     assert outdated_initramfs.changed_at(None) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ["was built before this boot"]),
+        ({"before_boot": False}, ["has been rebuilt since"]),
+        ({"has_driver": False}, []),
+        ({"has_driver": None}, []),
+        ({"kernel": RUNNING}, []),
+    ],
+)
+def test_only_the_initramfs_of_the_next_kernel_with_the_driver_is_a_reason_for_a_reboot(
+    changes: dict[str, object], words: list[str]
+) -> None:
+    entry = {"kernel": NEXT, "path": "/boot/initrd.img", "has_driver": True, "before_boot": True, **changes}
+    host = {"kernel": {"running": RUNNING, "next_boot": NEXT}, "initramfs": [entry]}
+    found = outdated_initramfs.reboot_reasons(host, "570.1.1")
+    assert [text.rpartition("; it ")[2] for text in found] == words

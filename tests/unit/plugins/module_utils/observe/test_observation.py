@@ -838,16 +838,3 @@ def test_a_host_inside_a_container_is_not_its_own_holder(tree):
     group = f"1:name=systemd:/docker/{outer}/docker/{CONTAINER}"
     process(tree, 90, "sleep", cgroup=group, mounts="mnt:[3]", dev=["nvidia0"])
     assert [(holder["pid"], holder["container"]) for holder in observe(tree)["holders"]] == [(90, CONTAINER[:12])]
-
-
-def test_the_identity_differs_for_each_boot(tree):
-    tree.file("etc/machine-id", "5f3ab1c2\n")
-    tree.file("proc/sys/kernel/random/boot_id", "0f6e2b3c\n")
-    tree.file("proc/1/stat", "1 (a (b) c) S " + " ".join(str(number) for number in range(4, 40)))
-    assert observe(tree)["identity"] == {"machine_id": "5f3ab1c2", "boot": "0f6e2b3c/22"}
-
-
-def test_the_user_of_the_persistence_daemon_is_read(tree):
-    assert observe(tree)["daemon_users"] == []
-    tree.file("etc/passwd", "root:x:0:0::/root:/bin/sh\nnvidia-persistenced:x:991:985::/:/sbin/nologin\n")
-    assert observe(tree)["daemon_users"] == ["nvidia-persistenced"]

@@ -12,10 +12,10 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import further_rpm_keys, record_ownership
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp, role_file_paths
 
 TRUSTED, FURTHER, DISTRIBUTION = "A" * 32 + "0000AAAA", "B" * 32 + "0000BBBB", "C" * 32 + "0000CCCC"
-KEY_FILE = owned.repository_key(owned.REPOSITORY_ID, "dnf")
+KEY_FILE = role_file_paths.repository_key(owned.REPOSITORY_ID, "dnf")
 RECORD = owned.DRIVER_RECORD
 PACKAGES = {f"gpg-pubkey-{key[-8:].lower()}": "1 (none)" for key in (TRUSTED, FURTHER, DISTRIBUTION)}
 

@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import (
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal, JournalError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import role_file_paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 
 TOOLS = "/etc/apt/sources.list.d/tools.sources"
@@ -117,14 +118,19 @@ def test_a_run_without_a_transaction_completes_an_interrupted_run(tmp_path: Path
 
 def test_a_file_of_another_record_is_not_restored(tmp_path: Path, journal: Journal) -> None:
     put(tmp_path, TOOLS, "old")
-    put(tmp_path, owned.REPOSITORY_ENTRIES["apt"], "old")
+    put(tmp_path, role_file_paths.repository_entry(owned.REPOSITORY_ID, "apt"), "old")
     put(tmp_path, "/var/lib/gpufleet/first.json", json.dumps({"packages": [], "written": [TOOLS]}))
-    files = [RepositoryFile(TOOLS, b"new"), RepositoryFile(owned.REPOSITORY_ENTRIES["apt"], b"new")]
+    files = [
+        RepositoryFile(TOOLS, b"new"),
+        RepositoryFile(role_file_paths.repository_entry(owned.REPOSITORY_ID, "apt"), b"new"),
+    ]
     journal.begin(state("vim"), enabled={}, files=files, repositories=["tools", owned.REPOSITORY_ID])
     found = journal.removal(state("vim"), enabled={})
-    assert (found.restore, found.files) == ([], [owned.REPOSITORY_ENTRIES["apt"]])
+    assert (found.restore, found.files) == ([], [role_file_paths.repository_entry(owned.REPOSITORY_ID, "apt")])
     (directory(tmp_path) / "first.json").unlink()
-    assert journal.removal(state("vim"), enabled={}).files == sorted([TOOLS, owned.REPOSITORY_ENTRIES["apt"]])
+    assert journal.removal(state("vim"), enabled={}).files == sorted(
+        [TOOLS, role_file_paths.repository_entry(owned.REPOSITORY_ID, "apt")]
+    )
 
 
 def test_the_former_streams_are_known_while_the_transaction_runs(journal: Journal) -> None:

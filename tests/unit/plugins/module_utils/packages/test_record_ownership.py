@@ -241,3 +241,10 @@ def test_a_removed_package_does_not_belong_to_the_record_any_more():
         record_ownership.begin({}, [], [gone], asked=["agent"]), [], ["agent"], [gone], enabled={}
     )
     assert removal(other, ["agent"], gone).packages == ["agent"]
+
+
+def test_a_role_may_remove_only_what_it_asked_for_and_installed():
+    known = record_ownership.normalized(
+        {"packages": ["app", "lib", "gone"], "requested": ["app", "gone"], "asked": ["vim=9", "app"]}
+    )
+    assert record_ownership.removable(known, ["app", "lib", "other"], []) == {"app"}

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt import Apt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import recorded_removal, transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import removal_transaction, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp, role_file_paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.repository_options import Repository
 
 KEY = Path(__file__).parents[1] / "package_managers/files/zypper/key.asc"
@@ -88,16 +87,16 @@ def fixture_host(request: pytest.FixtureRequest, tmp_path: Path) -> Host:
 
 
 def test_the_removal_of_a_repository_removes_its_metadata(host: Host) -> None:
-    entry = owned.repository_entry(TOOLS.name, host.manager)
+    entry = role_file_paths.repository_entry(TOOLS.name, host.manager)
     transaction.present(transaction.TransactionRequest(repositories=(TOOLS,)), host.backend, host.journal)
     assert host.has(entry)
     assert host.cached() == sorted([*METADATA[host.manager], OF_OTHERS[host.manager]])
     assert host.keys == ([KEY_PACKAGE] if host.manager == "zypper" else [])
-    assert recorded_removal.absent(
+    assert removal_transaction.absent(
         transaction.TransactionRequest(), host.backend, host.journal, check_mode=True
     ).changed
     assert len(host.cached()) == 3
-    result = recorded_removal.absent(transaction.TransactionRequest(), host.backend, host.journal)
+    result = removal_transaction.absent(transaction.TransactionRequest(), host.backend, host.journal)
     assert entry in [file["before_header"] for file in result.files]
     assert not host.has(entry)
     assert not host.journal.exists()
@@ -110,6 +109,6 @@ def test_a_failed_transaction_removes_the_metadata_of_its_repository(host: Host)
     with pytest.raises(transaction.TransactionError) as failure:
         transaction.present(transaction.TransactionRequest(repositories=(TOOLS,)), host.backend, host.journal)
     assert "Not restored" not in str(failure.value)
-    assert not host.has(owned.repository_entry(TOOLS.name, host.manager))
+    assert not host.has(role_file_paths.repository_entry(TOOLS.name, host.manager))
     assert host.cached() == [OF_OTHERS[host.manager]]
     assert host.keys == []

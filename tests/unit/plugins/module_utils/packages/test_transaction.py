@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
@@ -20,7 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transactio
     TransactionError,
     query,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, openpgp, role_file_paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.repository_options import RepositoryError
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.fake_manager import (
@@ -415,7 +414,7 @@ def test_a_key_file_with_a_further_key_is_replaced(tmp_path: Path, manager: str)
     host = new_host(tmp_path, *ARCHIVE, name=manager)
     repository = host.repository(packages=(AGENT,))
     host.present(install=["agent"], repositories=[repository])
-    key = tmp_path / owned.repository_key("tools", manager).lstrip("/")
+    key = tmp_path / role_file_paths.repository_key("tools", manager).lstrip("/")
     verified = key.read_bytes()
     further = openpgp.fingerprints(OTHER_KEY)[0]
     package = f"gpg-pubkey-{further[-8:].lower()}"

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import TransactionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import role_file_paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.fake_manager import SOURCES, Package
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.transaction_samples import (
@@ -311,13 +312,16 @@ def test_absent_removes_the_repository_that_a_role_wrote_without_recording_its_f
     record = tmp_path / "var/lib/gpufleet/tools.json"
     record.parent.mkdir()
     record.write_text(f'{{"packages": [], "files": {{}}, "key": "{"A" * 40}"}}')
-    for path in (owned.REPOSITORY_ENTRIES["apt"], owned.REPOSITORY_KEYS["apt"]):
+    for path in (
+        role_file_paths.repository_entry(owned.REPOSITORY_ID, "apt"),
+        role_file_paths.repository_key(owned.REPOSITORY_ID, "apt"),
+    ):
         (tmp_path / path.lstrip("/")).parent.mkdir(parents=True)
         (tmp_path / path.lstrip("/")).write_bytes(packets(b"k"))
     result = host.absent()
     assert [item["after_header"] for item in result.files] == [
-        owned.REPOSITORY_ENTRIES["apt"],
-        owned.REPOSITORY_KEYS["apt"],
+        role_file_paths.repository_entry(owned.REPOSITORY_ID, "apt"),
+        role_file_paths.repository_key(owned.REPOSITORY_ID, "apt"),
     ]
     assert {*host.files()} == {SOURCES}
 

@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
     item,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     package_selector,
-    recorded_removal,
+    removal_transaction,
     transaction,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp, role_file_paths
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.repository_options import Repository
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.fake_manager import (
     READS,
@@ -65,7 +64,7 @@ class Host:
 
     def absent(self, check_mode: bool = False, **options: Any) -> transaction.TransactionResult:
         self.manager.calls.clear()
-        return recorded_removal.absent(request(**options), self.manager, self.journal, check_mode=check_mode)
+        return removal_transaction.absent(request(**options), self.manager, self.journal, check_mode=check_mode)
 
     def changing_calls(self) -> set[str]:
         return {*self.manager.calls} - READS
@@ -74,7 +73,7 @@ class Host:
         """Define a repository whose key file is on the host."""
         key = self.root / f"{name}.asc"
         key.write_bytes(options.pop("key_file", KEY))
-        entry = owned.repository_entry(name, self.manager.name)
+        entry = role_file_paths.repository_entry(name, self.manager.name)
         self.manager.repositories.setdefault(entry, []).extend(packages)
         url = options.pop("url", f"https://{name}.example/x")
         return Repository(

@@ -12,7 +12,6 @@ import subprocess
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, record_of_role
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository_data as data
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import file_contents as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     file_writing,
@@ -78,7 +77,7 @@ SETTINGS = [
 @pytest.mark.parametrize("platform", ["debian-12", "ubuntu-24.04", "el-9", "amazon-2023", "sles-15"])
 def test_nvidias_repository_has_the_same_files_as_before(platform, settings):
     complete = {"mirror": "", "key_url": "", "key_fingerprint": "", "proxy": "", **settings}
-    source = data.of(platform)["nvidia"]["repository"]
+    source = nvidia_repository.of_platform(platform)["nvidia"]["repository"]
     described = nvidia_repository.describe(source, {"arch": "x86_64"}, complete)
     manager = described["type"]
     (defined,) = repositories.read([nvidia_repository.definition(described)], manager)

@@ -9,7 +9,6 @@ import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository_data as data
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import repository_options as repositories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.repository_options import (
     Repository,
@@ -174,11 +173,11 @@ NVIDIA_LOGIN = {"repository_username": "robot", "repository_password": "s3cret"}
     ],
 )
 def test_definition_of_nvidias_repository(platform, settings, values):
-    source = data.of(platform)["nvidia"]["repository"]
+    source = nvidia_repository.of_platform(platform)["nvidia"]["repository"]
     described = nvidia_repository.describe(source, {"arch": "x86_64"}, {**SETTINGS, **settings})
     manager = described["type"]
     (repository,) = read(manager, nvidia_repository.definition(described))
-    url = f"{settings.get('mirror', data.BASE)}/{source['path'].format(arch='x86_64')}"
+    url = f"{settings.get('mirror', nvidia_repository.BASE)}/{source['path'].format(arch='x86_64')}"
     expected = {
         "name": "gpufleet-nvidia-cuda",
         "description": "NVIDIA CUDA",

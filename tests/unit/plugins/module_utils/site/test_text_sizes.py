@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.output import progress_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.output.progress_text import HostProgress
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import (
-    fleet_table,
+    end_of_run_text,
     fleet_verdicts,
     plan_report,
     plan_text,
@@ -184,7 +184,7 @@ TABLE = {
 @pytest.mark.parametrize("size", SIZES)
 def test_the_table_of_site_and_verify(size):
     results = {name: RESULTS[kind] for kind, name in names(size)}
-    assert [line.text for line in fleet_table.render(fleet_verdicts.report(results))] == TABLE[size]
+    assert [line.text for line in end_of_run_text.render(fleet_verdicts.report(results))] == TABLE[size]
 
 
 PROGRESS: dict[int, list[str]] = {

@@ -93,3 +93,17 @@ def test_block_without_its_end_does_not_reach_into_other_lines():
 def test_text_after_a_block_stays_in_place():
     text = configuration_files.with_block("", "n1", ["one"]) + "Name=nic\n"
     assert configuration_files.with_block(text, "n1", ["two"]).endswith("Name=nic\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", None),
+        ("Name=nic \\\nCount=1\n", None),
+        ("Name=nic \\\n", "ends with a backslash"),
+        ("# \ufffd\n", "is not UTF-8"),
+    ],
+)
+def test_a_file_in_which_an_edit_changes_other_lines_is_refused(text, reason):
+    refusal = configuration_files.refusal_of_edit(text, "n1")
+    assert (refusal is None) if reason is None else refusal.startswith(reason)

@@ -9,9 +9,14 @@ import dataclasses
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import node_files_plan, node_findings
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm.node_drain_and_resume import SlurmNode
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.slurm.test_node_files_plan import PRESENT, host
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.slurm.test_node_files_plan import (
+    PRESENT,
+    gpus,
+    host,
+)
 
 NODE = SlurmNode("n1", frozenset({"IDLE"}), gres="gpu:h100:2(S:0-1)")
 
@@ -74,3 +79,11 @@ def test_the_health_of_a_node_that_anybody_configured(values, problems, notes):
     for texts, expected in zip(found, (problems, notes), strict=True):
         assert len(texts) == len(expected)
         assert all(part in text for part, text in zip(expected, texts, strict=True))
+
+
+def test_devices_that_cannot_be_read_now_do_not_disappear_from_slurm():
+    ready = schema.vendor_state("ready", "", gpus())
+    lost = schema.vendor_state("driver_not_loaded", "Run modprobe nvidia.", gpus())
+    none = schema.vendor_state("no_hardware", "", [])
+    assert node_findings.not_ready({"nvidia": ready, "amd": none}) == []
+    assert "Run modprobe nvidia." in node_findings.not_ready({"nvidia": lost, "amd": none})[0]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.slurm import (
     file_writing_order,
     node_files_plan,
@@ -20,14 +19,6 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.slurm.te
     SLURM_CONF,
     gpus,
 )
-
-
-def test_devices_that_cannot_be_read_now_do_not_disappear_from_slurm():
-    ready = schema.vendor_state("ready", "", gpus())
-    lost = schema.vendor_state("driver_not_loaded", "Run modprobe nvidia.", gpus())
-    none = schema.vendor_state("no_hardware", "", [])
-    assert node_observation.not_ready({"nvidia": ready, "amd": none}) == []
-    assert "Run modprobe nvidia." in node_observation.not_ready({"nvidia": lost, "amd": none})[0]
 
 
 @pytest.mark.parametrize("name", ["gpu-[1-2]", "a,b", "DEFAULT x"])

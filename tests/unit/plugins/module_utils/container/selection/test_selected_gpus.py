@@ -16,14 +16,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.in
     topology_from_facts,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.conditions_option import Conditions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.free_gpus import describe_unusable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.gpus_option import (
     SelectionError,
     parse_request,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.selected_gpus import (
-    describe_unusable,
-    select_units,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection.selected_gpus import select_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import gpu_health as nvml_health
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     MIG_UUIDS,

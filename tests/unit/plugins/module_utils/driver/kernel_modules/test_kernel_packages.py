@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Meta packages that bring the headers or prebuilt modules of later kernels."""
+"""The headers of the host's kernels, and meta packages that bring the headers or prebuilt modules of later kernels."""
 
 from __future__ import annotations
 
@@ -203,3 +203,80 @@ def test_unattended_upgrades_update_prebuilt_modules(key):
                      "libnvidia-compute-580-server", "nvidia-firmware-580-server-580.95.05", "nvidia-container-toolkit")
     }  # fmt: skip
     assert list(kept.values()) == [False, False, True, True, True, False]
+
+
+# --- headers ---
+
+
+def test_headers_of_running_and_next_kernel_are_requested():
+    there = host("debian-12", kernel="6.1.0-47-amd64", next_kernel="6.1.0-56-cloud-amd64")
+    result = resolve(there, {}, platform("debian-12"))
+    assert result.kernel_packages == ["linux-headers-6.1.0-47-amd64", "linux-headers-6.1.0-56-cloud-amd64"]
+    there = host("amazon-2023", kernel="6.1.100-1.amzn2023.x86_64", next_kernel="6.12.40-1.amzn2023.x86_64")
+    result = resolve(there, {}, platform("amazon-2023"))
+    assert result.kernel_packages == [
+        "kernel-devel-6.1.100-1.amzn2023.x86_64",
+        "kernel-modules-extra-6.1.100-1.amzn2023.x86_64",
+        "kernel6.12-devel-6.12.40-1.amzn2023.x86_64",
+        "kernel6.12-modules-extra-6.12.40-1.amzn2023.x86_64",
+    ]
+
+
+def test_installed_headers_are_not_requested():
+    there = host("debian-12", headers=("6.1.0-47-amd64",))
+    assert resolve(there, {}, platform("debian-12")).kernel_packages == []
+
+
+def test_custom_kernel_needs_headers():
+    there = host("debian-12", kernel="6.18.0-mine")
+    (error,) = resolve(there, {}, platform("debian-12")).errors
+    for word in ("6.18.0-mine", "/lib/modules/6.18.0-mine/build", "nvidia_driver_kernel_packages"):
+        assert word in error
+    request = {"kernel_packages": ["linux-headers-mine"]}
+    assert resolve(there, request, platform("debian-12")).kernel_packages == ["linux-headers-mine"]
+
+
+EL9, EL9_NEXT, EL9_64K = "5.14.0-570.el9.x86_64", "5.14.0-611.el9.x86_64", "5.14.0-570.el9.aarch64+64k"
+BARE = [
+    ((EL9, EL9), [], ["kernel-devel"], [f"kernel-devel-{EL9}"]),
+    ((EL9, EL9), [EL9], ["kernel-devel"], []),
+    ((EL9, EL9_NEXT), [EL9], ["kernel-devel", "mine"], [f"kernel-devel-{EL9_NEXT}", "mine"]),
+    ((EL9, EL9_NEXT), [], ["kernel-devel"], [f"kernel-devel-{EL9}", f"kernel-devel-{EL9_NEXT}"]),
+    ((EL9_64K, EL9_64K), [], ["kernel-64k-devel"], ["kernel-64k-devel-5.14.0-570.el9.aarch64"]),
+    # Packages of another kernel, or full names: as requested.
+    ((EL9, EL9), [EL9], ["kernel-rt-devel", "kernel-devel-5.14.0-427.el9"],
+     ["kernel-rt-devel", "kernel-devel-5.14.0-427.el9"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("releases", "headers", "named", "expected"), BARE)
+def test_requested_headers_match_kernels(releases, headers, named, expected):
+    there = host("el-9", kernel=releases[0], next_kernel=releases[1], headers=headers)
+    result = resolve(there, {"kernel_packages": named}, platform("el-9"))
+    assert (result.errors, result.kernel_packages) == ([], expected)
+    assert {name for some in result.headers.values() for name in some} == set(expected) - set(named)
+    there = host("debian-12", kernel="6.18.0-mine", headers=("6.18.0-mine",))
+    assert resolve(there, {}, platform("debian-12")).errors == []
+
+
+def test_dkms_gets_the_headers_of_the_kernel_on_sles():
+    there = host("sles-15", (V100,))
+    query = driver_plan.plan(there, {}, platform("sles-15")).todo.query
+    available = {
+        **offer(there, query, "580.95.05-0"),
+        "dkms": ["3.2.1-1"],
+        "kernel-default-devel": ["6.4.0-150700.53.19.1", "6.4.0-150700.53.22.1"],
+    }
+    result = driver_plan.plan(there, {}, platform("sles-15"), available)
+    wanted = ("kernel-default-devel=6.4.0-150700.53.19.1", "nvidia-driver-G06=580.95.05-0")
+    assert result.errors == []
+    assert set(wanted) <= set(result.todo.transaction.install)
+
+
+def test_zypper_installs_the_headers_of_the_next_kernel_only():
+    there = host("sles-15", (V100,), kernel="6.4.0-150700.53.19-default", next_kernel="6.4.0-150700.53.22-default")
+    result = driver_plan.plan(there, {}, platform("sles-15"))
+    headers = [item for item in result.todo.transaction.install if item.startswith("kernel-default-devel")]
+    assert len(headers) == 1
+    assert "6.4.0-150700.53.22" in headers[0]
+    assert any("works after a reboot into 6.4.0-150700.53.22-default" in reason for reason in result.reasons)

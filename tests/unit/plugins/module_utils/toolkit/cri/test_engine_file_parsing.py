@@ -19,7 +19,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import (
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver import oci_hook
 from ansible_collections.gpufleet.hosts.plugins.module_utils.neuron_driver.variables import NeuronDriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
-    config_toml,
     docker_runtime,
     registered_runtimes,
     toml_editor,
@@ -35,7 +34,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.kubernetes_
     generated_configuration,
     nvidia_runtime,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_editor import TomlError
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import container_toolkit_samples as samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import kubernetes_samples
 
@@ -115,28 +113,6 @@ def test_filters_read_generated_files_with_other_types() -> None:
         tree = toml_editor.parse(line)
         assert generated_configuration.registered_program(tree, "nvidia") is None
         assert generated_configuration.default_name(tree) in (None, "['x']")
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {"imports": 5},
-        {"imports": {"value": 1}},
-        {"imports": {"before": None}},
-        {"imports": {"value": [], "before": 5}},
-        {"imports": {"value": [], "before": [5]}},
-        5,
-    ],
-)
-def test_record_with_other_types_is_named(keys: t.Any) -> None:
-    record = json.dumps({"keys": keys, "tables": [], "made": False})
-    with pytest.raises(TomlError, match=r"/srv/record cannot be read: .*Remove this file"):
-        config_toml.plan("imports = []\n", record, {}, "/srv/record")
-
-
-def test_record_whose_lines_have_no_value_restores_none() -> None:
-    record = json.dumps({"keys": {"a": {"value": 1, "before": ["# a"]}}, "tables": [], "made": False})
-    assert config_toml.plan("a = 1\n", record, {}).text == ""
 
 
 @pytest.mark.parametrize("runtimes", [["nvidia"], "x", 5])

@@ -317,3 +317,23 @@ def test_broken_generated_file_is_named_and_stays(tmp_path: Path) -> None:
     done = plan(seen)
     assert done.engines == []
     assert "The configuration that k3s generates cannot be read" in done.problems[0]
+
+
+@pytest.mark.parametrize(("default", "leaves_out"), [(False, True), (True, False)])
+def test_registration_by_the_toolkit_role_in_this_run_is_left_out(
+    default: bool, leaves_out: bool, tmp_path: Path
+) -> None:
+    seen: t.Any = node(tmp_path, "kubeadm")
+    found = node_distribution.recognize(seen).node
+    assert found is not None
+    done = nvidia_runtime.plan(
+        seen,
+        found,
+        {"containerd": "1.7.24"},
+        has_runtime=True,
+        toolkit_role_registers=True,
+        default_runtime=default,
+        restart_policy="when_safe",
+    )
+    assert (done.engines == []) is leaves_out
+    assert ("role nvidia_container_toolkit registers the runtime in the same run" in done.reasons) is leaves_out

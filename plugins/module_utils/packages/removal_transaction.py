@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Remove what the transactions of one record installed, and nothing else.
+"""Remove in one transaction what a record lists, and nothing else. record_ownership.py decides what that is.
 
 Several records can leave in one transaction, for example a driver and a daemon that needs its libraries: without the
 daemon, a package manager may install another provider of the libraries for it.

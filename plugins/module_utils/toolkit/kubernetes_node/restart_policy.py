@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the services of k3s and RKE2, agents and servers, may restart for NVIDIA's runtime. Pure functions."""
+"""What the restart policy of a node allows: restarts of k3s and RKE2, of containerd and CRI-O. Pure functions."""
 
 from __future__ import annotations
 
@@ -48,3 +48,8 @@ def restart(
 def may_restart(unit: str, policy: str) -> bool:
     """Return whether the policy allows it. when_safe excludes servers, which have the API server of the cluster."""
     return policy == "always" or (policy == "when_safe" and unit not in SERVERS)
+
+
+def for_containerd_and_crio(restart_policy: str) -> str:
+    """Return the policy for the engines of the host. `always` of its role is only about servers."""
+    return "never" if restart_policy == "never" else "when_safe"

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which ways of access and options of the proof exist for which accelerator, and the refusal of others."""
+"""Which options of module gpu_container_proof, also isolations, are allowed for which accelerator. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which files and device nodes of AMD, Gaudi and Neuron are recorded on a host."""
+"""Which files in sysfs and device nodes of the drivers of AMD, Gaudi and Neuron are recorded on a host."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import observe, package_managers
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import declared_places
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import role_files_and_units_by_hardware
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import registry
 
@@ -42,7 +42,7 @@ def test_places_of_a_vendor_are_read_only_where_they_matter(tmp_path, vendors, t
         full = tmp_path / path.lstrip("/")
         full.parent.mkdir(parents=True, exist_ok=True)
         full.write_text("")
-    places = declared_places.DeclaredPlaces(DECLARED)
+    places = role_files_and_units_by_hardware.DeclaredPlaces(DECLARED)
     found = places.files(str(tmp_path), vendors)
     assert files <= set(found)
     assert {OTHER, "/etc/zypp/repos.d/mine.repo"} & set(found) == files - {FILE}

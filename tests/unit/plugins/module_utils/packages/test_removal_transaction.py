@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import recorded_removal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.recorded_removal import RecordedRemoval
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import removal_transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.removal_transaction import RecordedRemoval
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import TransactionError
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.fake_manager import READS, Package
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.transaction_samples import (
@@ -33,8 +33,8 @@ def host(tmp_path: Path) -> Host:
     return found
 
 
-def absent(host: Host, *together: str, check_mode: bool = False) -> recorded_removal.TransactionResult:
-    return recorded_removal.absent(
+def absent(host: Host, *together: str, check_mode: bool = False) -> removal_transaction.TransactionResult:
+    return removal_transaction.absent(
         request(remove=["driver", "lib", "daemon"]),
         host.manager,
         replace(host, record="driver").journal,
@@ -83,18 +83,18 @@ def test_each_removal_starts_from_what_the_previous_one_leaves(host: Host) -> No
     hook = removal(host, "hook", remove=["hook"])
     before = host.snapshot()
     host.manager.calls.clear()
-    found = recorded_removal.rehearse([hook, driver], host.manager)
+    found = removal_transaction.rehearse([hook, driver], host.manager)
     assert [[change.name for change in result.changes] for result in found] == [
         ["hook"],
         ["daemon", "driver", "helper", "lib"],
     ]
     with pytest.raises(TransactionError, match=r"other installed packages: hook\."):
-        recorded_removal.rehearse([driver, hook], host.manager)
+        removal_transaction.rehearse([driver, hook], host.manager)
     assert host.snapshot() == before
     assert {*host.manager.calls} <= READS
 
 
 def test_a_removal_without_a_record_is_empty(host: Host) -> None:
-    assert recorded_removal.rehearse([removal(host, "unknown", remove=["vim"])], host.manager) == [
-        recorded_removal.TransactionResult()
+    assert removal_transaction.rehearse([removal(host, "unknown", remove=["vim"])], host.manager) == [
+        removal_transaction.TransactionResult()
     ]

@@ -1,9 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the parts declare to own, as it reaches the observation: files, units, packages and repositories.
+"""Which files and units that the roles own are read on a host, whether or not it has the accelerators of a vendor.
 
-The controller sends it as an option, because parts are planned there, and the host gets no code of them.
+The controller sends what the parts declare to own as an option, because parts are planned there, and the host gets no
+code of them.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import adoption_result
 from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption.allowed_on_image import Adoption
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import adoption_result
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan_of_all_parts as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.package_plan import UNIT
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import A100, KERNELS, host, platform
@@ -58,7 +58,11 @@ def run(there, values=None, *, selected=PARTS, **before):
     parts = site_plan.plan(context, selected)
     before = {"changes_before": None, "held_before": None, **before}
     adopted = Adoption("dlami", list(selected), "")
-    return parts, adoption_result.result(there, adopted, parts, given, requested_kind="", **before)
+    installs_plugin = site_plan.installs_versionlock(there, parts)
+    result = adoption_result.result(
+        there, adopted, parts, given, installs_plugin=installs_plugin, requested_kind="", **before
+    )
+    return parts, result
 
 
 def reasons(result):
