@@ -35,7 +35,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading i
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import variables as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.kernel_modules import settings_lost_by_reload
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import docker_data_directory
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import variables as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import module_call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import controller
@@ -274,7 +273,7 @@ class ActionModule(ActionBase):
         engine = engine_request.read(values.get("container_engine", {}))
         if not adopts and not on_nvme:
             return
-        error = docker_data_directory.missing_disk(host, engine.name, engine.docker_options, on_nvme=on_nvme)
+        error = docker_data_root_on_nvme.missing_disk(host, engine.name, engine.docker_options, on_nvme=on_nvme)
         if error:
             raise Failure(error, errors=[error])
 

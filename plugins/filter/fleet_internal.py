@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils import kept_bytecod
 kept_bytecode.use()
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet_verdicts, run_variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import end_of_run_verdicts, run_variables
 
 _READERS = {"site": run_variables.of_site, "verify": run_variables.of_verify}
 
@@ -24,7 +24,7 @@ def fleet_report(
     """Return an entry per host. `working`: the hosts that have not failed."""
     good = set(working)
     return plain(
-        fleet_verdicts.report({host: _READERS[playbook](hostvars[host], works=host in good) for host in hosts})
+        end_of_run_verdicts.report({host: _READERS[playbook](hostvars[host], works=host in good) for host in hosts})
     )
 
 

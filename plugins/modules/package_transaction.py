@@ -476,9 +476,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zy
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     failure_report,
     foreign_dkms,
-    package_selector,
     record_journal,
     removal_transaction,
+    selectors_of_allowed_packages,
     transaction,
     transaction_lock,
 )
@@ -491,7 +491,7 @@ ERRORS = (
     backend.PackageManagerError,
     record_journal.JournalError,
     transaction_lock.TransactionLockError,
-    package_selector.SelectorError,
+    selectors_of_allowed_packages.SelectorError,
     key_trust.KeyTrustError,
     repositories.RepositoryError,
     transaction.TransactionError,
@@ -516,8 +516,8 @@ LISTS = (
 def request(options: dict[str, Any], manager: str) -> transaction.TransactionRequest:
     """Check the options and convert them."""
 
-    def selectors(name: str) -> tuple[package_selector.Selector, ...]:
-        return tuple(package_selector.parse(text) for text in options[name])
+    def selectors(name: str) -> tuple[selectors_of_allowed_packages.Selector, ...]:
+        return tuple(selectors_of_allowed_packages.parse(text) for text in options[name])
 
     for name in ("archive_components", "module_streams", "query_streams", "query_dependencies"):
         needed = "apt" if name in ("archive_components", "query_dependencies") else "dnf"
@@ -567,7 +567,8 @@ def rehearsal(options: dict[str, Any], program: backend.Backend) -> list[dict[st
     removals = [
         removal_transaction.RecordedRemoval(
             transaction.TransactionRequest(
-                remove=tuple(one["remove"]), keep=tuple(package_selector.parse(text) for text in one["keep"])
+                remove=tuple(one["remove"]),
+                keep=tuple(selectors_of_allowed_packages.parse(text) for text in one["keep"]),
             ),
             record_journal.Journal(one["record"]),
             tuple(record_journal.Journal(name) for name in one["together_with"]),

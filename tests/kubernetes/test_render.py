@@ -16,8 +16,8 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import chart_releases
 from ansible_collections.gpufleet.hosts.tests.kubernetes.conftest import CACHE, CHARTS, ROOT
 
-_DATA = yaml.safe_load((ROOT / "roles/gpu_kubernetes_cluster/vars/main.yml").read_text(encoding="utf-8"))
-DATA = _DATA["__gpu_kubernetes_cluster_charts"]
+_FILE = ROOT / "roles/gpu_kubernetes_cluster/vars/main/default_charts_by_vendor.yml"
+DATA = yaml.safe_load(_FILE.read_text(encoding="utf-8"))["__gpu_kubernetes_cluster_charts"]
 NOTHING: dict[str, t.Any] = {"releases": [], "daemonsets": [], "device_classes": [], "runtime_classes": []}
 MIRROR = "registry.example.org/mirror"
 

@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.pa
     item,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, SimulatedChange
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import selectors_of_allowed_packages, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import Context, Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
@@ -179,7 +179,7 @@ class Lab:
         return self._results[key]
 
     def _upgraded(self, host: hosts.System, work: dict[str, Any], system: list[Package]) -> dict[str, list[Package]]:
-        selectors = tuple(package_selector.parse(text) for text in work["hold"])
+        selectors = tuple(selectors_of_allowed_packages.parse(text) for text in work["hold"])
         held = {p.name for p in system if any(one.selects(p.name, p.version) for one in selectors)}
         repositories, files = self.repositories(host, work["repositories"]), _files(work["files"])
         key = frozenset(package.key for package in system), frozenset(held), repositories, files
@@ -230,7 +230,7 @@ def _request(work: dict[str, Any], prerequisites: list[str]) -> transaction.Tran
     """Return the transaction that the role requests. The repositories of the plan are already in the index."""
 
     def selectors(name: str) -> tuple:
-        return tuple(package_selector.parse(text) for text in work[name])
+        return tuple(selectors_of_allowed_packages.parse(text) for text in work[name])
 
     return transaction.TransactionRequest(
         install=tuple(item(text) for text in [*work["install"], *prerequisites]),

@@ -21,7 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.pa
     item,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import selectors_of_allowed_packages, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Package, upstream
 from ansible_collections.gpufleet.hosts.tests.solver import hosts
@@ -160,8 +160,8 @@ class Lab:
             request = transaction.TransactionRequest(
                 install=tuple(item(text) for text in work.install),
                 remove=tuple(work.remove),
-                release=tuple(package_selector.parse(text) for text in work.release),
-                keep=tuple(package_selector.parse(text) for text in work.keep),
+                release=tuple(selectors_of_allowed_packages.parse(text) for text in work.release),
+                keep=tuple(selectors_of_allowed_packages.parse(text) for text in work.keep),
                 may_upgrade=True,
             )
             try:

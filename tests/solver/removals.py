@@ -22,7 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.package_to_install import (
     item,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import selectors_of_allowed_packages, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.removal_transaction import (
     RecordedRemoval,
@@ -186,7 +186,8 @@ class _Bench:
         removal = self._part(host, DRIVER, files).removal or {}
         wanted = RecordedRemoval(
             transaction.TransactionRequest(
-                remove=tuple(removal["remove"]), keep=tuple(package_selector.parse(text) for text in removal["keep"])
+                remove=tuple(removal["remove"]),
+                keep=tuple(selectors_of_allowed_packages.parse(text) for text in removal["keep"]),
             ),
             Journal(removal["record"], root),
             tuple(Journal(name, root) for name in removal["together_with"]),

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.accelerators import schema
 from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver import users_in_device_groups
+from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver.missing_firmware import missing_firmware
 from ansible_collections.gpufleet.hosts.plugins.module_utils.amd_driver.variables import AmdDriverRequest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.root_required import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver import (
@@ -25,13 +25,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.vendor_driver.vendo
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Host
 
-# Messages of the kernel, of Debian's kernels, and of amdgpu (amdgpu_device.c, amdgpu_vcn.c, amdgpu_discovery.c).
-_FIRMWARE = re.compile(
-    r"direct firmware load for (\S+) failed"
-    r"|firmware: failed to load (\S+)"
-    r"|(?:failed to|can't) (?:load|fetch|get|request) (?:\w+ )?firmware[ :\"]+([\w./-]+)",
-    re.IGNORECASE,
-)
 # Sources: packages.debian.org of bookworm and trixie. Other distributions split linux-firmware differently per release.
 _FIRMWARE_PACKAGES = {"amdgpu": {"debian": "firmware-amd-graphics (component non-free-firmware)"}}
 
@@ -79,13 +72,6 @@ def plan(
         shared_plan.keep_specification(host, vendor, devices, state, result, kind=kind, digest=digest)
         result.reasons += cdi_engine_check.obstacles(host, result.cdi.specification) if result.verify else []
     return _finished(host, result)
-
-
-def missing_firmware(log: Sequence[str]) -> list[str]:
-    """Return the firmware files that the kernel did not find, from its log."""
-    found = (match for line in log for match in _FIRMWARE.finditer(line))
-    names = ((match[1] or match[2] or match[3]).strip('":') for match in found)
-    return list(dict.fromkeys(name for name in names if re.search(r"[./]", name)))
 
 
 def _driver(host: Host, vendor: VendorDriver, request: AmdDriverRequest, result: VendorPlan) -> None:

@@ -1,14 +1,13 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the access to GPUs is written as options of the engine's module, in addition to the user's options."""
+"""How the access to GPUs and the optional features are written as options: search paths, lists, device requests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.engine_module_options import NAMES
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.optional_features import Extras
 
@@ -19,11 +18,14 @@ LIBRARY_PATH = "LD_LIBRARY_PATH"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def extra_options(engine: str, options: Mapping[str, Any], extras: Extras) -> dict[str, Any]:
-    """Return the user's options together with what the requested features need. The user's values have priority."""
-    names, combined = NAMES[engine], dict(options)
-    _extend(combined, names["devices"], extras.devices)
-    _extend(combined, names["volumes"], extras.volumes)
+def extra_options(names: Mapping[str, str], options: Mapping[str, Any], extras: Extras) -> dict[str, Any]:
+    """Return the user's options together with what the requested features need. The user's values have priority.
+
+    `names`: the names of the options in the engine's module.
+    """
+    combined = dict(options)
+    extend(combined, names["devices"], extras.devices)
+    extend(combined, names["volumes"], extras.volumes)
     if extras.env:
         combined["env"] = {**extras.env, **(options.get("env") or {})}
     if extras.shares_ipc:
@@ -31,52 +33,7 @@ def extra_options(engine: str, options: Mapping[str, Any], extras: Extras) -> di
     return combined
 
 
-def module_arguments(
-    engine: str,
-    options: Mapping[str, Any],
-    access: Access,
-    *,
-    name: str,
-    image: str | None,
-    state: str,
-    labels: Mapping[str, str],
-    image_env: Mapping[str, str],
-    kept_requests: Sequence[Mapping[str, Any]] = (),
-) -> dict[str, Any]:
-    """Return the arguments of the engine's module: the user's options and the options that give access to the GPUs.
-
-    `kept_requests` are the device requests of a container that keeps its GPUs. They are repeated unchanged, so that the
-    engine's module finds no difference.
-    """
-    names = NAMES[engine]
-    arguments: dict[str, Any] = {**options, "name": name, "state": state}
-    if image is not None:
-        arguments["image"] = image
-        if engine == "docker":
-            # The requirements of the present image are checked, so no other image may be pulled now. Podman's module
-            # pulls only missing images, and would recreate containers of other tools because of this option.
-            arguments["pull"] = "never"
-    env = {**(options.get("env") or {}), **access.env}
-    env.update(_search_paths(access, {"PATH": DEFAULT_PATH, **image_env, **env}))
-    if env:
-        arguments["env"] = env
-    _extend(arguments, names["volumes"], (*access.volumes, *access.file_mounts))
-    _extend(arguments, names["devices"], access.devices)
-    _extend(arguments, "groups" if engine == "docker" else "group_add", [str(gid) for gid in access.groups])
-    if labels:
-        arguments[names["labels"]] = {**(options.get(names["labels"]) or {}), **labels}
-    if engine == "docker":
-        _extend(arguments, "device_requests", kept_requests or _device_requests(access))
-        if access.runtime:
-            arguments["runtime"] = access.runtime
-    else:
-        _extend(arguments, "device", access.cdi_devices)
-        if access.runtime:
-            _extend(arguments, "cmd_args", [f"--runtime={access.runtime}"])
-    return arguments
-
-
-def _search_paths(access: Access, known: Mapping[str, str]) -> dict[str, str]:
+def search_paths(access: Access, known: Mapping[str, str]) -> dict[str, str]:
     """Return the variables to which the access adds directories. `known`: those of the image and the user."""
     first = [directory for directory, is_needed in access.search_first.items() if is_needed]
     env = {}
@@ -91,7 +48,8 @@ def _search_paths(access: Access, known: Mapping[str, str]) -> dict[str, str]:
     return env
 
 
-def _device_requests(access: Access) -> list[dict[str, Any]]:
+def device_requests(access: Access) -> list[dict[str, Any]]:
+    """Return the requests for the GPUs in the form that Docker returns."""
     # Docker returns count 0 explicitly, so a missing count would differ in every later run.
     requests: list[dict[str, Any]] = []
     if access.cdi_devices:
@@ -108,7 +66,8 @@ def _device_requests(access: Access) -> list[dict[str, Any]]:
     return requests
 
 
-def _extend(options: dict[str, Any], key: str, values: Sequence[Any]) -> None:
+def extend(options: dict[str, Any], key: str, values: Sequence[Any]) -> None:
+    """Add the values to an option that is a list, unless it has them."""
     if values:
         present = list(options.get(key) or [])
         options[key] = present + [value for value in values if value not in present]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Translate the container options to the options of each engine's module."""
+"""What is handed to the Docker or Podman module: the container options under its names, and the other arguments."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access_as_engine_options import (
+    DEFAULT_PATH,
+    device_requests,
+    extend,
+    search_paths,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
 
 MODULES = {
     "docker": "community.docker.docker_container",
@@ -157,6 +165,51 @@ def user_options(engine: str, params: Mapping[str, Any], engine_options: Mapping
         options[key] = _normalize(engine, given, key, value)
     _refuse_reserved_labels(options.get(names["labels"]) or {})
     return options
+
+
+def module_arguments(
+    engine: str,
+    options: Mapping[str, Any],
+    access: Access,
+    *,
+    name: str,
+    image: str | None,
+    state: str,
+    labels: Mapping[str, str],
+    image_env: Mapping[str, str],
+    kept_requests: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Return the arguments of the engine's module: the user's options and the options that give access to the GPUs.
+
+    `kept_requests` are the device requests of a container that keeps its GPUs. They are repeated unchanged, so that the
+    engine's module finds no difference.
+    """
+    names = NAMES[engine]
+    arguments: dict[str, Any] = {**options, "name": name, "state": state}
+    if image is not None:
+        arguments["image"] = image
+        if engine == "docker":
+            # The requirements of the present image are checked, so no other image may be pulled now. Podman's module
+            # pulls only missing images, and would recreate containers of other tools because of this option.
+            arguments["pull"] = "never"
+    env = {**(options.get("env") or {}), **access.env}
+    env.update(search_paths(access, {"PATH": DEFAULT_PATH, **image_env, **env}))
+    if env:
+        arguments["env"] = env
+    extend(arguments, names["volumes"], (*access.volumes, *access.file_mounts))
+    extend(arguments, names["devices"], access.devices)
+    extend(arguments, "groups" if engine == "docker" else "group_add", [str(gid) for gid in access.groups])
+    if labels:
+        arguments[names["labels"]] = {**(options.get(names["labels"]) or {}), **labels}
+    if engine == "docker":
+        extend(arguments, "device_requests", kept_requests or device_requests(access))
+        if access.runtime:
+            arguments["runtime"] = access.runtime
+    else:
+        extend(arguments, "device", access.cdi_devices)
+        if access.runtime:
+            extend(arguments, "cmd_args", [f"--runtime={access.runtime}"])
+    return arguments
 
 
 def has_more_variables(options: Mapping[str, Any]) -> bool:

@@ -226,7 +226,8 @@ class Planner:
         names, channels = self._params["features"] or (), self._params["imex_channels"] or ()
         extras = self._accelerator.extras(names, channels, self._user_options.get("env") or {})
         # ExistingContainer has the same dictionary.
-        self._user_options.update(access_as_engine_options.extra_options(self._engine.name, self._user_options, extras))
+        names_of_options = engine_module_options.NAMES[self._engine.name]
+        self._user_options.update(access_as_engine_options.extra_options(names_of_options, self._user_options, extras))
         self._extras = extras
         self._features = ",".join([*sorted(set(names)), *(f"imex{channel}" for channel in sorted(set(channels)))])
 

@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Docker's data directory: what it contains, and whether a change of `data-root` or `userns-remap` would hide this.
-
-Also whether the disk is mounted that `data-root` needs.
-"""
+"""What Docker's data directory contains, and which change of daemon.json would hide it."""
 
 from __future__ import annotations
 
@@ -12,8 +9,6 @@ import glob
 import os
 import re
 import typing as t
-
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import prepared_image
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import DockerData, Host
@@ -101,24 +96,4 @@ def problem(old: str, new: str, contents: str) -> str:
         f"data-root in daemon.json would change from {old} to {new}, but {old} has {contents}, which Docker would not "
         f"find in {new}. Nothing was changed. Keep {old} as data-root, or stop docker.socket and docker.service, move "
         f"{old} to {new} and run the role again."
-    )
-
-
-def missing_disk(host: Host, engine: str, options: t.Mapping[str, t.Any], *, on_nvme: bool) -> str | None:
-    """Return why the data directory cannot be on the local NVMe disks.
-
-    `engine`: container_engine_name. `options`: container_engine_docker_options. `on_nvme`: dlami_docker_on_nvme.
-    """
-    if on_nvme and engine != "docker":
-        return (
-            f"dlami_docker_on_nvme is true, but container_engine_name is {engine}. Remove dlami_docker_on_nvme, "
-            "or set container_engine_name=docker."
-        )
-    root = str(options.get("data-root") or "")
-    if host["image"]["nvme"] or not f"{root}/".startswith(f"{prepared_image.NVME}/"):
-        return None
-    return (
-        f"Docker's data-root is set to {root}, but no disk is mounted at {prepared_image.NVME}, so Docker would fill "
-        "the root disk. Use an instance type with local NVMe disks, mount them, or "
-        + ("remove dlami_docker_on_nvme." if on_nvme else "set another data-root in container_engine_docker_options.")
     )

@@ -9,8 +9,6 @@ and src/nvidia-docker-plugin; moby/moby, pkg/plugins/discovery.go.
 
 from __future__ import annotations
 
-import struct
-
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import (
     exists,
@@ -18,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading i
     read_bytes,
     read_text,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import docker_volume_database
 
 DRIVER, DATA = "nvidia-docker", "/var/lib/nvidia-docker"
 SPECIFICATIONS = tuple(
@@ -40,7 +39,7 @@ def exist(root: str, docker: str) -> bool:
         or hooks(root)
         or has_user(root)
         or saved(root)
-        or has_volumes(database)
+        or docker_volume_database.has_volumes(database, DRIVER)
     )
 
 
@@ -57,27 +56,3 @@ def has_user(root: str) -> bool:
 def saved(root: str) -> list[str]:
     """Return what an unfinished migration has saved. Descriptions of containers stay after a migration."""
     return [name for name in listing(root, owned.MIGRATION) if not owned.MIGRATION_CONTAINERS.endswith(f"/{name}")]
-
-
-def has_volumes(database: bytes) -> bool:
-    """Return whether a used page of Docker's database of volumes names the plugin. Deleted pages keep their text.
-
-    The format is that of docker_volume_database.py. A database of another form counts as if it had volumes.
-    """
-    name = f'"Driver":"{DRIVER}"'.encode()
-    position = database.find(name)
-    if position < 0:
-        return False
-    try:
-        size = struct.unpack_from("<I", database, 24)[0]
-        metas = [struct.unpack_from("<Q8xQ", database, page * size + 48)[::-1] for page in (0, 1)]
-        start = max(metas)[1] * size
-        count = struct.unpack_from("<H", database, start + 10)[0]
-        free = {*struct.unpack_from(f"<{count}Q", database, start + 16)}
-        while position >= 0:
-            if position // size not in free:
-                return True
-            position = database.find(name, position + 1)
-    except (struct.error, ZeroDivisionError):
-        return True
-    return False

@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.si
     UPGRADE,
     SimulatedChange,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.package_selector import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.selectors_of_allowed_packages import (
     Selector,
     is_selected,
 )

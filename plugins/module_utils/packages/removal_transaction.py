@@ -19,8 +19,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ho
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, SimulatedChange
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
-    package_selector,
     record_ownership,
+    selectors_of_allowed_packages,
     transaction_lock,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
@@ -201,7 +201,7 @@ def _check_others(gone: list[str], leaving: Sequence[str], backend: Backend) -> 
 def _stays(name: str, request: TransactionRequest, state: dict[str, Any], removal: PackageRemoval) -> bool:
     """Return whether a package stays because of `keep`, or because the user holds it."""
     is_held = name in state["held"] and name not in removal.holds
-    return is_held or package_selector.is_selected(request.keep, name, *versions(f"{name}:any", state))
+    return is_held or selectors_of_allowed_packages.is_selected(request.keep, name, *versions(f"{name}:any", state))
 
 
 def _paths(removal: PackageRemoval, manager: str) -> list[str]:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.capitalized import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    packages_held_by_others,
     record_of_role,
     role_repository,
     role_version_choice,
@@ -202,12 +202,9 @@ def _install(
     case: RolePackagesCase, result: RolePackages, work: RoleTransaction, why: str, found: Mapping[str, str]
 ) -> None:
     recorded = record_of_role.read(case.host, case.record)["holds"]
-    foreign = [name for name in found if name in case.host["held_packages"] and name not in recorded]
-    if foreign:
-        result.problems.append(
-            f"{capitalized(why)}, but {', '.join(foreign)} {'is' if len(foreign) == 1 else 'are'} held, and not by "
-            "this role. Release the hold, or remove the setting that requires other packages."
-        )
+    problem = packages_held_by_others.problem(why, found, held=case.host["held_packages"], own_holds=recorded)
+    if problem:
+        result.problems.append(problem)
         return
     result.reasons.append(why)
     if case.definition:

@@ -33,12 +33,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     failed_transaction_undo,
     failure_report,
     further_rpm_keys,
-    package_selector,
+    selectors_of_allowed_packages,
     transaction_lock,
     transaction_versions,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.package_selector import Selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.selectors_of_allowed_packages import Selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction_versions import (
     TransactionError,
 )
@@ -247,11 +247,12 @@ def _is_stale(lock: str, selectors: tuple[Selector, ...], state: dict[str, Any])
     is_installed = any(
         held_packages.lock_covers(lock, name, found) for found in transaction_versions.versions(name, state)
     )
-    return bool(name) and not is_installed and package_selector.is_selected(selectors, name, version)
+    return bool(name) and not is_installed and selectors_of_allowed_packages.is_selected(selectors, name, version)
 
 
 def _is_selected(selectors: tuple[Selector, ...], name: str, state: dict[str, Any]) -> bool:
-    return package_selector.is_selected(selectors, name, *transaction_versions.versions(f"{name}:any", state))
+    versions = transaction_versions.versions(f"{name}:any", state)
+    return selectors_of_allowed_packages.is_selected(selectors, name, *versions)
 
 
 # --- simulation ---------------------------------------------------------------------------------------------------
@@ -360,7 +361,7 @@ def _judge(run: _Run, changes: list[SimulatedChange]) -> None:
     comes = {
         change.name
         for change in changes
-        if change.after and package_selector.is_selected(request.hold, change.name, change.after)
+        if change.after and selectors_of_allowed_packages.is_selected(request.hold, change.name, change.after)
     }
     moved = {change.name for change in changes if change.before or change.after}
     # A hold that the transaction releases and sets again does not change.
@@ -523,7 +524,7 @@ def _locks(run: _Run) -> list[str]:
         for change in run.result.changes
         if change.after
         and change.name not in files
-        and package_selector.is_selected(run.request.hold, change.name, change.after)
+        and selectors_of_allowed_packages.is_selected(run.request.hold, change.name, change.after)
     ]
     return locks if locks and run.backend.locks_versions(run.result.changes) else []
 

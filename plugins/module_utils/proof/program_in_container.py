@@ -28,6 +28,8 @@ NVML = "libnvidia-ml.so.1"
 # NVIDIA's libraries load these libraries of the C library.
 DRIVER_NEEDS = ("libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1")
 _UUID_SIZE = 96
+# nvmlPciInfo_t in nvml.h: 16 bytes of text, then domain, bus and device. Its other fields are not read.
+_PCI_INFO_SIZE, _PCI_NUMBERS = 68, 16
 # CUDA_ERROR_STUB_LIBRARY
 _STUB_LIBRARY = 34
 
@@ -61,6 +63,17 @@ def _uuid(nvml: Any, device: Any) -> str:
     text = ctypes.create_string_buffer(_UUID_SIZE)
     _call(nvml, "nvmlDeviceGetUUID", device, text, ctypes.c_uint(_UUID_SIZE))
     return text.value.decode()
+
+
+def _pci_bus_id(nvml: Any, device: Any) -> str | None:
+    """Return the PCI address as in sysfs, or None."""
+    info = ctypes.create_string_buffer(_PCI_INFO_SIZE)
+    try:
+        _call(nvml, "nvmlDeviceGetPciInfo_v3", device, info)
+    except NvmlError:
+        return None
+    domain, bus, slot = (ctypes.c_uint * 3).from_buffer(info, _PCI_NUMBERS)
+    return f"{domain:04x}:{bus:02x}:{slot:02x}.0"
 
 
 def _mig_devices(nvml: Any, device: Any) -> list[dict[str, Any]] | None:
@@ -111,6 +124,7 @@ def gpus(load: Callable[[str], Any] = ctypes.CDLL) -> dict[str, Any]:
                     "uuid": _uuid(nvml, device),
                     "index": index,
                     "minor": _number(nvml, "nvmlDeviceGetMinorNumber", device),
+                    "pci_bus_id": _pci_bus_id(nvml, device),
                     "mig": _mig_devices(nvml, device),
                 }
             )

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the options of an engine's module as arguments of the engine's command.
 
-The options are those that give access to GPUs (see container.access_as_engine_options.module_arguments). An option that
+The options are those that give access to GPUs (see container.engine_module_options.module_arguments). An option that
 this file does not know is an error, so that no argument is lost.
 """
 

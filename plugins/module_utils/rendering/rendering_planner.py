@@ -94,8 +94,8 @@ class RenderingPlanner(Planner):
 
     def _access_options(self, engine: str, access: Access, env: Mapping[str, str]) -> dict[str, Any]:
         """Return the options of the engine's module that give access to the GPUs and to the optional features."""
-        extras = access_as_engine_options.extra_options(engine, {}, self._extras)
-        options = access_as_engine_options.module_arguments(
+        extras = access_as_engine_options.extra_options(engine_module_options.NAMES[engine], {}, self._extras)
+        options = engine_module_options.module_arguments(
             engine, extras, access, name=self._name, image=None, state="started", labels={}, image_env=env
         )
         return {key: value for key, value in options.items() if key not in ("name", "state")}

@@ -21,6 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcom
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import interruptions
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import drain_record as workload_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_options import OPTIONS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_begin_end_and_owner import drain_of_another
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan_of_all_parts import Part
@@ -120,12 +121,9 @@ def plan(
     is_ours = kept is not None and (kept.owner, kept.adapter) == (request.owner, request.adapter)
     if not kinds and not is_ours:
         return None
-    # The record of this adapter is on the node. Its copy on the host would replace the record of another adapter.
-    if request.adapter == KUBERNETES and kept is not None and not is_ours:
-        raise VariableError(
-            f"{kept.owner} drained this host with adapter {kept.adapter}, and that drain has not ended. End it first: "
-            f"set {PREFIX}_adapter and {PREFIX}_owner to these values, or run the role of that name, and run again."
-        )
+    problem = drain_of_another(kept, request.adapter, request.owner, prefix=PREFIX)
+    if problem:
+        raise VariableError(problem)
     reason = ", ".join(dict.fromkeys(kinds)) or "maintenance"
     return SiteDrain(
         request.adapter, request.owner, reason, request.timeout, begins=bool(kinds), delegate=request.delegate

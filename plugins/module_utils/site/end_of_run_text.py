@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.output import fleet_lines
 from ansible_collections.gpufleet.hosts.plugins.module_utils.output.fleet_lines import PLAIN, SiteLine
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet_table, fleet_verdicts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import end_of_run_verdicts, fleet_table
 
 
 def render(entries: Sequence[Mapping[str, Any]], *, is_check: bool = False) -> list[SiteLine]:
@@ -23,7 +23,9 @@ def render(entries: Sequence[Mapping[str, Any]], *, is_check: bool = False) -> l
     lines += fleet_table.rows_of_hosts(entries)
     # The messages of failed hosts are above, at the task that failed.
     failed = [
-        (entry["failed_task"] or "see above", entry) for entry in entries if entry["state"] == fleet_verdicts.FAILED
+        (entry["failed_task"] or "see above", entry)
+        for entry in entries
+        if entry["state"] == end_of_run_verdicts.FAILED
     ]
     sections = [
         ("Failed tasks", failed, fleet_lines.ERROR),
@@ -33,24 +35,30 @@ def render(entries: Sequence[Mapping[str, Any]], *, is_check: bool = False) -> l
     for title, pairs, kind in sections:
         lines += fleet_lines.section(title, fleet_lines.grouped(pairs), total, kind)
     lines += _adoptions(entries)
-    for state, title in ((fleet_verdicts.UNREACHABLE, "Unreachable"), (fleet_verdicts.NOT_STARTED, "Not started")):
+    stopped = ((end_of_run_verdicts.UNREACHABLE, "Unreachable"), (end_of_run_verdicts.NOT_STARTED, "Not started"))
+    for state, title in stopped:
         hosts = [entry for entry in entries if entry["state"] == state]
         if hosts:
             text = f"{title}: {fleet_lines.names(hosts, total)}"
             lines += [SiteLine(line, fleet_lines.UNREACHABLE) for line in fleet_lines.wrapped(text, "", "  ")]
             lines.append(SiteLine(""))
-    bad = any(entry["state"] != fleet_verdicts.OK or entry["verdict"] == fleet_verdicts.CRITICAL for entry in entries)
+    bad = any(
+        entry["state"] != end_of_run_verdicts.OK or entry["verdict"] == end_of_run_verdicts.CRITICAL
+        for entry in entries
+    )
     return [*lines, SiteLine(summary(entries), fleet_lines.ERROR if bad else PLAIN)]
 
 
 def summary(entries: Sequence[Mapping[str, Any]]) -> str:
     """Return the last line: how many hosts have which verdict, and what happened to them."""
-    verdicts = [(sum(entry["verdict"] == verdict for entry in entries), verdict) for verdict in fleet_verdicts.VERDICTS]
+    verdicts = [
+        (sum(entry["verdict"] == verdict for entry in entries), verdict) for verdict in end_of_run_verdicts.VERDICTS
+    ]
     happened = [
         (sum(entry["rebooted"] is True for entry in entries), "rebooted"),
-        (sum(entry["state"] == fleet_verdicts.FAILED for entry in entries), "failed"),
-        (sum(entry["state"] == fleet_verdicts.UNREACHABLE for entry in entries), "unreachable"),
-        (sum(entry["state"] == fleet_verdicts.NOT_STARTED for entry in entries), "not started"),
+        (sum(entry["state"] == end_of_run_verdicts.FAILED for entry in entries), "failed"),
+        (sum(entry["state"] == end_of_run_verdicts.UNREACHABLE for entry in entries), "unreachable"),
+        (sum(entry["state"] == end_of_run_verdicts.NOT_STARTED for entry in entries), "not started"),
     ]
     texts = [", ".join(f"{count} {text}" for count, text in found if count) for found in (verdicts, happened)]
     hosts = f"{len(entries)} {'host' if len(entries) == 1 else 'hosts'}"
@@ -58,7 +66,7 @@ def summary(entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _texts(entries: Sequence[Mapping[str, Any]], key: str) -> list[tuple[str, Mapping[str, Any]]]:
-    return [(text, entry) for entry in entries if entry["state"] == fleet_verdicts.OK for text in entry[key]]
+    return [(text, entry) for entry in entries if entry["state"] == end_of_run_verdicts.OK for text in entry[key]]
 
 
 def _adoptions(entries: Sequence[Mapping[str, Any]]) -> list[SiteLine]:

@@ -11,14 +11,14 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.output import fleet_lines
 from ansible_collections.gpufleet.hosts.plugins.module_utils.output.fleet_lines import PLAIN, SiteLine
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet_verdicts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import end_of_run_verdicts
 
 _TITLES = ("HOST", "ACCELERATORS", "DRIVER", "ENGINE", "TOOLKIT", "REBOOTED", "VERDICT")
 _KINDS = {
-    fleet_verdicts.PASS: fleet_lines.CONVERGED,
-    fleet_verdicts.INFO: fleet_lines.CHANGES,
-    fleet_verdicts.CRITICAL: fleet_lines.ERROR,
-    fleet_verdicts.UNKNOWN: fleet_lines.UNREACHABLE,
+    end_of_run_verdicts.PASS: fleet_lines.CONVERGED,
+    end_of_run_verdicts.INFO: fleet_lines.CHANGES,
+    end_of_run_verdicts.CRITICAL: fleet_lines.ERROR,
+    end_of_run_verdicts.UNKNOWN: fleet_lines.UNREACHABLE,
 }
 # With more hosts, equal rows stand once.
 _ROWS = 20

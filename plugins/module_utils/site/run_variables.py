@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import nvidia_driver, nvidia_group
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health_variables, host_health, plan_result
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.fleet_verdicts import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.end_of_run_verdicts import (
     FAILED,
     NOT_STARTED,
     OK,

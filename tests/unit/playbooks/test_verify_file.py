@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import fleet_verdicts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import end_of_run_verdicts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import ansible_run
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import fleet_samples as samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
@@ -171,4 +171,9 @@ def test_the_documentation_names_all_keys_of_an_entry(run):
     named = {name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
     assert {frozenset(entry) for entry in entries} == {frozenset(named)}
     states = re.findall(r"`(\w+)`", next(row for row in table.splitlines() if "| `state` |" in row).split("|")[2])
-    assert states == [fleet_verdicts.OK, fleet_verdicts.FAILED, fleet_verdicts.UNREACHABLE, fleet_verdicts.NOT_STARTED]
+    assert states == [
+        end_of_run_verdicts.OK,
+        end_of_run_verdicts.FAILED,
+        end_of_run_verdicts.UNREACHABLE,
+        end_of_run_verdicts.NOT_STARTED,
+    ]

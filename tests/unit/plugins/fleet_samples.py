@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.vendor_names import VENDORS
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site.fleet_verdicts import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.end_of_run_verdicts import (
     FAILED,
     NOT_STARTED,
     OK,

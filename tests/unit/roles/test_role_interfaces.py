@@ -75,7 +75,7 @@ class TestInterface:
     def test_tasks_use_no_variable_of_the_role_that_is_not_specified(self, role):
         options = load(role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
         used = set()
-        for path in [*role.glob("tasks/*.yml"), *role.glob("handlers/*.yml"), *role.glob("vars/*.yml")]:
+        for path in [*role.glob("tasks/*.yml"), *role.glob("handlers/*.yml"), *role.glob("vars/**/*.yml")]:
             text = path.read_text(encoding="utf-8")
             code = " ".join(re.findall(r"\{\{.*?\}\}|\{%.*?%\}|(?:when|that|until):[^\n]*", text, re.DOTALL))
             used |= set(re.findall(rf"(?<![\w.'\"/]){role.name}_[a-z_]+\b(?!\()", code))

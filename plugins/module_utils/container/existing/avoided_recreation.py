@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import (
     access_as_engine_options,
     device_node_groups,
+    engine_module_options,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import (
     container_labels,
@@ -44,7 +45,7 @@ def module_arguments(
     """
 
     def options(access: Access, labels: Mapping[str, str]) -> dict[str, Any]:
-        return access_as_engine_options.module_arguments(
+        return engine_module_options.module_arguments(
             existing.engine.name,
             existing.user_options,
             access,

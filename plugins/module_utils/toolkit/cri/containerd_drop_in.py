@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import 
     containerd_versions,
     engine_file_parsing,
     gone_program,
+    options_copied_from_default_runtime,
     other_configuration_owners,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.containerd_versions import ROOT_FILE, TABLES
@@ -228,10 +229,7 @@ def _with_runtimes(
 
 def _entry(table: dict[str, t.Any], runtime: CriRuntime) -> dict[str, t.Any]:
     """Return the entry of a runtime. It has the options of the default runtime, for example SystemdCgroup."""
-    runtimes = toml_editor.get(table, ("containerd", "runtimes")) or {}
-    default = toml_editor.get(table, ("containerd", "default_runtime_name"))
-    base = next((name for name in (default, "runc", "crun") if name in runtimes and name != runtime.name), None)
-    of_base = copy.deepcopy(runtimes[base]) if base else {}
+    of_base = options_copied_from_default_runtime.copied_entry(table, runtime.name)
     options = {**(of_base.get("options") or {}), "BinaryName": runtime.path}
     return {**of_base, "runtime_type": of_base.get("runtime_type") or _RUNC, "options": options}
 

@@ -13,9 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexi
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import steps
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import registered_runtimes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import (
-    containerd_and_crio_restart as engine_restart,
-)
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import (
+    becomes_default_runtime,
     containerd_config_toml,
     containerd_drop_in,
     containerd_versions,
@@ -25,7 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import 
     unread_imports,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri import (
-    default_runtime as default_runtime_of_roles,
+    containerd_and_crio_restart as engine_restart,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.containerd_versions import ROOT_FILE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri.cri_changes import (
@@ -51,7 +49,7 @@ _POLICY = "container_engine_restart_policy"
 
 @dataclasses.dataclass(frozen=True)
 class _CriPolicy:
-    """What the user allows and asks for. `asked` and `by_node`: see `default_runtime.decide`.
+    """What the user allows and asks for. `asked` and `by_node`: see `becomes_default_runtime.decide`.
 
     `variable`: the one that says `restart`.
     """
@@ -62,7 +60,7 @@ class _CriPolicy:
     by_node: bool | None = None
 
     def of(self, former: str | None, runtime: CriRuntime) -> tuple[bool, bool]:
-        return default_runtime_of_roles.decide(former, runtime.name, asked=self.asked, by_node=self.by_node)
+        return becomes_default_runtime.decide(former, runtime.name, asked=self.asked, by_node=self.by_node)
 
 
 def plan(
@@ -77,7 +75,7 @@ def plan(
 ) -> CriPlan:
     """Return the registration. `engines`: the versions of the engines that are installed or will be.
 
-    `restart_variable`: the name of the variable with `restart_policy`. `by_node`: see `default_runtime.decide`.
+    `restart_variable`: the name of the variable with `restart_policy`. `by_node`: see `becomes_default_runtime.decide`.
     Docker's containerd does not need the runtime. Its CRI is only for Kubernetes.
     """
     result = CriPlan()
@@ -127,7 +125,7 @@ def _containerd(result: CriPlan, host: Host, version: str, runtime: CriRuntime, 
         existing=other_configuration_owners.existing_files(host),
         programs=_programs(host, runtime),
     )
-    found.drop_in = default_runtime_of_roles.marked(found.drop_in) if is_marked else found.drop_in
+    found.drop_in = becomes_default_runtime.marked(found.drop_in) if is_marked else found.drop_in
     result.problems += found.problems
     result.reasons += [text.rstrip(".") for text in found.reasons]
     if found.problems:
@@ -169,8 +167,8 @@ def _other(host: Host, path: str, text: str) -> CriFile:
     """Return the drop-in of another role with a new whole table. The mark about its default runtime stays."""
     file = file_of(host, path, text)
     file.mode = host["cri_files"]["mode"] or file.mode
-    if default_runtime_of_roles.is_marked(file.former):
-        file.content = default_runtime_of_roles.marked(text)
+    if becomes_default_runtime.is_marked(file.former):
+        file.content = becomes_default_runtime.marked(text)
     return file
 
 
@@ -184,8 +182,8 @@ def _without(host: Host, runtime: CriRuntime) -> list[CriFile]:
     beside = _beside(host, runtime)
     for one in beside:
         former = texts[one.containerd_drop_in]
-        has_mark = default_runtime_of_roles.is_marked(former)
-        is_default, _mark = default_runtime_of_roles.decide(former, one.name, asked=False, by_node=has_mark)
+        has_mark = becomes_default_runtime.is_marked(former)
+        is_default, _mark = becomes_default_runtime.decide(former, one.name, asked=False, by_node=has_mark)
         new = containerd_drop_in.containerd(
             version,
             texts.get(ROOT_FILE),
@@ -212,7 +210,7 @@ def _crio(result: CriPlan, host: Host, version: str, runtime: CriRuntime, policy
     try:
         texts, programs = _crio_texts(host, runtime), _programs(host, runtime)
         drop_in, _oci_runtime = crio_drop_in.crio(texts, runtime=runtime, default_runtime=is_default, programs=programs)
-        drop_in = default_runtime_of_roles.marked(drop_in) if is_marked else drop_in
+        drop_in = becomes_default_runtime.marked(drop_in) if is_marked else drop_in
         known = crio_drop_in.crio_program(texts, runtime)
     except TomlError as error:
         result.problems.append(str(error))
@@ -265,7 +263,7 @@ def unset_default(
     former = {name: file_of(host, path, None).former for name, path in paths_by_engine.items() if name in engines}
     return plan(
         host,
-        {name: engines[name] for name, text in former.items() if default_runtime_of_roles.is_marked(text)},
+        {name: engines[name] for name, text in former.items() if becomes_default_runtime.is_marked(text)},
         runtime,
         default_runtime=False,
         restart_policy=restart_policy,

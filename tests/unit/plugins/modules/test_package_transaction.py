@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.pa
     Item,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import SimulatedChange
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.package_selector import Selector
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.selectors_of_allowed_packages import Selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import (
     TransactionError,
     TransactionResult,

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import allowed_on_image
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import docker_data_directory
+from ansible_collections.gpufleet.hosts.plugins.module_utils.adoption import allowed_on_image, docker_data_root_on_nvme
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.registry import PARTS
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import bare
 
@@ -76,7 +75,9 @@ def test_a_host_that_still_boots_is_refused_after_the_time_limit():
 )
 def test_docker_does_not_fill_the_root_disk_in_place_of_a_missing_disk(nvme, options, is_refused):
     for on_nvme, way_out in ((False, "container_engine_docker_options"), (True, "dlami_docker_on_nvme")):
-        problem = docker_data_directory.missing_disk(prepared("dlami", nvme=nvme), "docker", options, on_nvme=on_nvme)
+        problem = docker_data_root_on_nvme.missing_disk(
+            prepared("dlami", nvme=nvme), "docker", options, on_nvme=on_nvme
+        )
         assert bool(problem) is is_refused
         assert not problem or (options["data-root"] in problem and way_out in problem)
 
@@ -84,7 +85,7 @@ def test_docker_does_not_fill_the_root_disk_in_place_of_a_missing_disk(nvme, opt
 @pytest.mark.parametrize(("name", "is_refused"), [("docker", False), ("podman", True), ("none", True)])
 def test_only_docker_has_a_data_directory_on_the_local_disks(name, is_refused):
     host = prepared("dlami", nvme="/opt/dlami/nvme")
-    problem = docker_data_directory.missing_disk(host, name, {}, on_nvme=True) or ""
+    problem = docker_data_root_on_nvme.missing_disk(host, name, {}, on_nvme=True) or ""
     text = f"dlami_docker_on_nvme is true, but container_engine_name is {name}. Remove"
     assert problem.startswith(text) is is_refused
-    assert docker_data_directory.missing_disk(host, name, {}, on_nvme=False) is None
+    assert docker_data_root_on_nvme.missing_disk(host, name, {}, on_nvme=False) is None

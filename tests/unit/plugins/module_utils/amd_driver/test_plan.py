@@ -250,25 +250,6 @@ def test_missing_firmware_is_named_from_the_kernel_log(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "files"),
-    [
-        ("amdgpu 0000:05:00.0: firmware: failed to load amdgpu/navi14_sos.bin (-2)", ["amdgpu/navi14_sos.bin"]),
-        ('amdgpu 0000:05:00.0: amdgpu_vcn: Can\'t load firmware "amdgpu/navi10_vcn.bin"', ["amdgpu/navi10_vcn.bin"]),
-        (
-            'amdgpu 0000:05:00.0: Failed to get gpu_info firmware "amdgpu/arcturus_gpu_info.bin"',
-            ["amdgpu/arcturus_gpu_info.bin"],
-        ),
-        ('gfx9: Failed to load firmware "amdgpu/vega20_pfp.bin"', ["amdgpu/vega20_pfp.bin"]),
-        ("amdgpu 0000:05:00.0: firmware: direct-loading firmware amdgpu/navi14_sos.bin", []),
-        ("amdgpu 0000:05:00.0: Fatal error during GPU init", []),
-        ("amdgpu 0000:05:00.0: failed to load firmware for the display", []),
-    ],
-)
-def test_the_messages_about_missing_firmware_are_known(line, files):
-    assert vendor_plan.missing_firmware([line, line]) == files
-
-
-@pytest.mark.parametrize(
     ("path", "content", "is_left_alone"),
     [
         ("etc/modprobe.d/azure.conf", "blacklist amdgpu # loaded by rocmstartup\n", True),

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access_as_engine_options import (
-    DEFAULT_PATH,
-    module_arguments,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access_as_engine_options import DEFAULT_PATH
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.engine_module_options import module_arguments
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
 
 LIBRARIES = "/usr/local/nvidia/lib64:/usr/local/nvidia/lib"
@@ -110,13 +108,3 @@ def test_runtime_isolation_sets_runtime_and_visible_devices():
     options = compose("docker", access=access)
     assert (options["runtime"], options["env"]) == ("nvidia", {"NVIDIA_VISIBLE_DEVICES": "GPU-1"})
     assert compose("podman", {"cmd_args": ["--replace"]}, access)["cmd_args"] == ["--replace", "--runtime=nvidia"]
-
-
-def test_no_options_are_added_without_gpus():
-    assert compose("docker", {"user": "1000"}, Access()) == {
-        "user": "1000",
-        "name": "c",
-        "image": "image",
-        "state": "started",
-        "pull": "never",
-    }

@@ -12,9 +12,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.engine_mo
     NAMES,
     OptionError,
     has_more_variables,
+    module_arguments,
     removal_options,
     user_options,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.granted_access import Access
 
 
 @pytest.mark.parametrize(
@@ -203,3 +205,9 @@ def test_invalid_names_are_refused(engine, name, words):
 )
 def test_variables_that_no_option_shows_are_noticed(options, expected):
     assert has_more_variables(options) is expected
+
+
+def test_no_options_are_added_without_gpus():
+    options = {"name": "c", "image": "image", "state": "started"}
+    found = module_arguments("docker", {"user": "1000"}, Access(), **options, labels={}, image_env={})
+    assert found == {**options, "user": "1000", "pull": "never"}

@@ -13,8 +13,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import variabl
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.plan import PROFILE_FILE, files, profile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     nvidia_repository,
-    package_selector,
     record_of_role,
+    selectors_of_allowed_packages,
 )
 from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
@@ -168,10 +168,10 @@ def test_the_module_accepts_the_transaction(key: str) -> None:
 
 
 def test_the_transaction_never_installs_or_changes_the_driver() -> None:
-    kept = [package_selector.parse(text) for text in nvidia(bare(), "12.6")["transaction"]["keep"]]
+    kept = [selectors_of_allowed_packages.parse(text) for text in nvidia(bare(), "12.6")["transaction"]["keep"]]
 
     def is_kept(name: str, version: str) -> bool:
-        return package_selector.is_selected(kept, name, version)
+        return selectors_of_allowed_packages.is_selected(kept, name, version)
 
     assert is_kept("libcuda1", "580.95.05-1")
     assert is_kept("nvidia-driver-cuda", "3:580.95.05-1.el9")

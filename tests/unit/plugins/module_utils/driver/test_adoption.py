@@ -14,7 +14,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import drive
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import DriverPlan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, record_of_role
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    record_of_role,
+    selectors_of_allowed_packages,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     KERNELS,
@@ -83,12 +86,12 @@ def planned(key: str, there: dict, **request) -> DriverPlan:
 
 def newly_held(there: dict, result: DriverPlan) -> list[str]:
     """Return the packages that the transaction holds."""
-    selectors = [package_selector.parse(text) for text in result.todo.transaction.hold]
+    selectors = [selectors_of_allowed_packages.parse(text) for text in result.todo.transaction.hold]
     packages = there["packages"].items()
     return sorted(
         name
         for name, package in packages
-        if not package["held"] and package_selector.is_selected(selectors, name, package["version"])
+        if not package["held"] and selectors_of_allowed_packages.is_selected(selectors, name, package["version"])
     )
 
 

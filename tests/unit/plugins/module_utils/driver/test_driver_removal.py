@@ -9,7 +9,10 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector, record_of_role
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    record_of_role,
+    selectors_of_allowed_packages,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import add_package, host, platform
 
 V = "535.309.01-0+deb12u1"
@@ -226,7 +229,8 @@ KERNEL_PACKAGES = [
 @pytest.mark.parametrize(("name", "stays"), KERNEL_PACKAGES)
 def test_headers_are_removed_and_kernels_stay(name, stays):
     keep = driver_removal.plan(installed({"packages": [*OURS, name]}), platform("debian-12"))["keep"]
-    assert package_selector.is_selected(map(package_selector.parse, keep), name, "6.8.0-88.89") is stays
+    selectors = map(selectors_of_allowed_packages.parse, keep)
+    assert selectors_of_allowed_packages.is_selected(selectors, name, "6.8.0-88.89") is stays
 
 
 def test_a_removal_needs_root_but_a_host_without_the_driver_does_not():

@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.resolution_types import DriverPlan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import network_kernel_modules
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import package_selector
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import selectors_of_allowed_packages
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     FROM_DEBIAN,
     FROM_NVIDIA,
@@ -199,8 +199,8 @@ def test_removal_does_not_touch_the_modules_of_the_node():
 )
 def test_the_transaction_installs_no_kernel_package_as_a_dependency(name, is_kept_out):
     result = plan(guest("debian-12"), "debian-12", {}, LOADED)
-    selectors = [package_selector.parse(text) for text in result.todo.keep]
-    assert package_selector.is_selected(selectors, name, None, "1") is is_kept_out
+    selectors = [selectors_of_allowed_packages.parse(text) for text in result.todo.keep]
+    assert selectors_of_allowed_packages.is_selected(selectors, name, None, "1") is is_kept_out
     assert plan(host("debian-12"), "debian-12", {}, "535.309.01").todo.keep == []
 
 

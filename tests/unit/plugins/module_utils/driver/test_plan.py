@@ -12,8 +12,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     nvidia_repository,
-    package_selector,
     record_of_role,
+    selectors_of_allowed_packages,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import role_file_paths
 from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
@@ -42,7 +42,8 @@ def offers(key: str, request: dict, *versions: str, **more) -> dict:
 
 def selects(options: list[str], name: str, version: str = NEW) -> bool:
     """Return whether an option of module package_transaction selects a package."""
-    return package_selector.is_selected(map(package_selector.parse, options), name, version)
+    selectors = map(selectors_of_allowed_packages.parse, options)
+    return selectors_of_allowed_packages.is_selected(selectors, name, version)
 
 
 BUILT = "535.309.01"

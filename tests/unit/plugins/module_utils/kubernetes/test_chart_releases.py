@@ -14,7 +14,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.kubernetes import c
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
 
 ROLE = ROOT / "roles/gpu_kubernetes_cluster"
-DATA = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))["__gpu_kubernetes_cluster_charts"]
+_FILE = ROLE / "vars/main/default_charts_by_vendor.yml"
+DATA = yaml.safe_load(_FILE.read_text(encoding="utf-8"))["__gpu_kubernetes_cluster_charts"]
 OURS = ("gpufleet-nvidia-device-plugin", "nvidia-device-plugin")
 
 

@@ -8,8 +8,9 @@ import json
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import docker_volume_database
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.old_nvidia_docker import PAGE, database, leaf
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.old_nvidia_docker import PAGE, VOLUME, database, leaf
 
+DRIVER = "nvidia-docker"
 VOLUMES = {"a": "local", "nvidia_driver_375.66": "nvidia-docker", "z": "local"}
 
 
@@ -45,3 +46,13 @@ def test_database_without_its_newest_header_has_the_older_transaction() -> None:
 def test_damaged_file_is_an_error(data: bytes) -> None:
     with pytest.raises(docker_volume_database.BoltError):
         docker_volume_database.read(data, b"volumes")
+
+
+@pytest.mark.parametrize("form", ["inline", "leaf", "branch"])
+def test_deleted_volumes_leave_no_trace(form: str) -> None:
+    """The database also has a deleted page that names the plugin."""
+    of_plugin = database({"a": "local", "b": "local", VOLUME: DRIVER}, form)
+    assert docker_volume_database.has_volumes(of_plugin, DRIVER)
+    assert not docker_volume_database.has_volumes(database({"a": "local", "b": "local"}, form), DRIVER)
+    assert not docker_volume_database.has_volumes(b"", DRIVER)
+    assert docker_volume_database.has_volumes(b'"Driver":"nvidia-docker"', DRIVER)

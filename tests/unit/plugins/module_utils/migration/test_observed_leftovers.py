@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers, observed_leftovers, traces
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import leftovers, observed_leftovers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import declared
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import old_nvidia_docker as old
@@ -106,16 +106,6 @@ def test_each_trace_is_found_alone(tree: Tree, path: str, text: t.Any, key: str,
     found = seen(tree)
     assert found is not None
     assert found[key] == value
-
-
-@pytest.mark.parametrize("form", ["inline", "leaf", "branch"])
-def test_deleted_volumes_leave_no_trace(form: str) -> None:
-    """The database also has a deleted page that names the plugin."""
-    plugin = {"a": "local", "b": "local", old.VOLUME: "nvidia-docker"}
-    assert traces.has_volumes(old.database(plugin, form))
-    assert not traces.has_volumes(old.database({"a": "local", "b": "local"}, form))
-    assert not traces.has_volumes(b"")
-    assert traces.has_volumes(b'"Driver":"nvidia-docker"')
 
 
 def test_lib_and_its_link_are_one_file(tree: Tree) -> None:

@@ -14,8 +14,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.pa
     item,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
-    package_selector,
     removal_transaction,
+    selectors_of_allowed_packages,
     transaction,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record_journal import Journal
@@ -42,7 +42,8 @@ KEY, OTHER_KEY = packets(b"k"), packets(b"o")
 
 def request(**options: Any) -> transaction.TransactionRequest:
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-    values.update({name: tuple(map(package_selector.parse, options[name])) for name in SELECTORS if name in options})
+    parse = selectors_of_allowed_packages.parse
+    values.update({name: tuple(map(parse, options[name])) for name in SELECTORS if name in options})
     if "install" in options:
         values["install"] = tuple(map(item, options["install"]))
     return transaction.TransactionRequest(**{"lock_timeout": 0, **values})

@@ -23,6 +23,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import (
 from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
 
 FLAGS = ("-I", "-S", "-B")
+ADDRESSES = """
+import pynvml
+pynvml.nvmlInit()
+for index in range(2):
+    print(pynvml.nvmlDeviceGetPciInfo(pynvml.nvmlDeviceGetHandleByIndex(index)).busIdLegacy)
+"""
 
 
 def run(*options: str, python: str = sys.executable, env=None) -> tuple[int, str]:
@@ -41,6 +47,9 @@ def test_program_shows_the_gpus_and_mig_devices_of_nvml(tmp_path):
     assert {unit.index for unit in units} == {"0:0", "0:1", "1"}
     assert all(None not in unit.partition for unit in units if unit.is_partition)
     assert [gpu["minor"] for gpu in seen.gpus] == [0, 1]
+    # Without the addresses, CDI devices with DRM nodes cannot be compared with the host.
+    addresses = lab.python(ADDRESSES).lower().split()
+    assert [unit.gpu.pci_bus_id for unit in units] == [addresses[0], addresses[0], addresses[1]]
 
 
 def test_lost_gpu_is_left_out_on_both_sides(tmp_path):

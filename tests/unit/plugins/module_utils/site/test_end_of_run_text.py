@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import end_of_run_text, fleet_verdicts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import end_of_run_text, end_of_run_verdicts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.fleet_samples import FLEET
 
 
 def text(results: dict, *, is_check: bool = False) -> list[str]:
-    return [line.text for line in end_of_run_text.render(fleet_verdicts.report(results), is_check=is_check)]
+    return [line.text for line in end_of_run_text.render(end_of_run_verdicts.report(results), is_check=is_check)]
 
 
 def test_what_was_adopted_stands_once_for_equal_hosts_with_its_columns_and_visible_control_characters():

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.output import fleet_lines
-from ansible_collections.gpufleet.hosts.plugins.module_utils.site import end_of_run_text, fleet_verdicts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import end_of_run_text, end_of_run_verdicts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.fleet_samples import (
     A100,
     FLEET,
@@ -23,7 +23,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.fleet_samples import 
 
 
 def text(results: dict, *, is_check: bool = False) -> list[str]:
-    return [line.text for line in end_of_run_text.render(fleet_verdicts.report(results), is_check=is_check)]
+    return [line.text for line in end_of_run_text.render(end_of_run_verdicts.report(results), is_check=is_check)]
 
 
 def test_one_host():
@@ -67,30 +67,35 @@ def test_among_two_hundred_hosts_each_different_one_has_its_own_row_and_its_name
 @pytest.mark.parametrize(
     ("result", "verdict"),
     [
-        (fleet_verdicts.FleetResult(fleet_verdicts.OK, H100, health=HEALTHY), "pass"),
-        (fleet_verdicts.FleetResult(fleet_verdicts.OK, H100, health={"problems": [], "notes": ["One."]}), "info"),
+        (end_of_run_verdicts.FleetResult(end_of_run_verdicts.OK, H100, health=HEALTHY), "pass"),
         (
-            fleet_verdicts.FleetResult(fleet_verdicts.OK, H100, health={"problems": ["One."], "notes": ["Two."]}),
+            end_of_run_verdicts.FleetResult(end_of_run_verdicts.OK, H100, health={"problems": [], "notes": ["One."]}),
+            "info",
+        ),
+        (
+            end_of_run_verdicts.FleetResult(
+                end_of_run_verdicts.OK, H100, health={"problems": ["One."], "notes": ["Two."]}
+            ),
             "critical",
         ),
-        (fleet_verdicts.FleetResult(fleet_verdicts.OK, H100, health=None), "unknown"),
+        (end_of_run_verdicts.FleetResult(end_of_run_verdicts.OK, H100, health=None), "unknown"),
         # The observation of a failed host is older than the failure.
-        (fleet_verdicts.FleetResult(fleet_verdicts.FAILED, H100, health=HEALTHY), "critical"),
-        (fleet_verdicts.FleetResult(fleet_verdicts.FAILED), "unknown"),
-        (fleet_verdicts.FleetResult(fleet_verdicts.UNREACHABLE, H100, health=HEALTHY), "unknown"),
-        (fleet_verdicts.FleetResult(fleet_verdicts.NOT_STARTED), "unknown"),
+        (end_of_run_verdicts.FleetResult(end_of_run_verdicts.FAILED, H100, health=HEALTHY), "critical"),
+        (end_of_run_verdicts.FleetResult(end_of_run_verdicts.FAILED), "unknown"),
+        (end_of_run_verdicts.FleetResult(end_of_run_verdicts.UNREACHABLE, H100, health=HEALTHY), "unknown"),
+        (end_of_run_verdicts.FleetResult(end_of_run_verdicts.NOT_STARTED), "unknown"),
     ],
 )
 def test_the_verdict(result, verdict):
-    assert fleet_verdicts.report({"gpu01": result})[0]["verdict"] == verdict
+    assert end_of_run_verdicts.report({"gpu01": result})[0]["verdict"] == verdict
 
 
-def row(result: fleet_verdicts.FleetResult) -> dict:
-    return fleet_verdicts.report({"gpu01": result})[0]
+def row(result: end_of_run_verdicts.FleetResult) -> dict:
+    return end_of_run_verdicts.report({"gpu01": result})[0]
 
 
 def cells(host: dict) -> list[str]:
-    table = text({"gpu01": fleet_verdicts.FleetResult(fleet_verdicts.OK, host, health=HEALTHY)})
+    table = text({"gpu01": end_of_run_verdicts.FleetResult(end_of_run_verdicts.OK, host, health=HEALTHY)})
     return [cell for cell in table[1].split("  ") if cell]
 
 
@@ -117,7 +122,7 @@ def test_drivers_that_are_installed_loaded_or_missing(host, driver):
 def test_gpus_that_belong_to_virtual_machines_do_not_count():
     nvidia = {**A100["accelerators"]["nvidia"], "gpus": ["0000:01:00.0"]}
     host = {**A100, "accelerators": {**A100["accelerators"], "nvidia": nvidia}}
-    assert row(fleet_verdicts.FleetResult(fleet_verdicts.OK, host))["accelerators"] == [
+    assert row(end_of_run_verdicts.FleetResult(end_of_run_verdicts.OK, host))["accelerators"] == [
         {"vendor": "NVIDIA", "model": "Ampere", "count": 1}
     ]
 
@@ -136,7 +141,7 @@ def test_text_from_a_host_is_shown_in_its_cell_only():
 
 
 def test_the_color_of_a_row_is_that_of_its_verdict():
-    lines = end_of_run_text.render(fleet_verdicts.report(FLEET))
+    lines = end_of_run_text.render(end_of_run_verdicts.report(FLEET))
     kinds = {line.text.split()[0]: line.kind for line in lines[1:8]}
     assert kinds == {
         "gpu01": fleet_lines.CONVERGED,

@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.output import progr
 from ansible_collections.gpufleet.hosts.plugins.module_utils.output.progress_text import HostProgress
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import (
     end_of_run_text,
-    fleet_verdicts,
+    end_of_run_verdicts,
     plan_report,
     plan_text,
 )
@@ -35,8 +35,12 @@ NEURON = fleet_samples.observed(*[("neuron", "Trainium2")] * 16)
 RESULTS = {
     "nvidia": fleet_samples.FLEET["gpu01"],
     "amd": fleet_samples.FLEET["amd01"],
-    "neuron": fleet_verdicts.FleetResult(fleet_verdicts.OK, NEURON, {}, first_boot="b1", health=fleet_samples.HEALTHY),
-    "gaudi": fleet_verdicts.FleetResult(fleet_verdicts.OK, GAUDI, {}, first_boot="b1", health=fleet_samples.HEALTHY),
+    "neuron": end_of_run_verdicts.FleetResult(
+        end_of_run_verdicts.OK, NEURON, {}, first_boot="b1", health=fleet_samples.HEALTHY
+    ),
+    "gaudi": end_of_run_verdicts.FleetResult(
+        end_of_run_verdicts.OK, GAUDI, {}, first_boot="b1", health=fleet_samples.HEALTHY
+    ),
     "converged": fleet_samples.FLEET["gpu03"],
     "failed": fleet_samples.FLEET["gpu04"],
     "lost": fleet_samples.FLEET["gpu05"],
@@ -184,7 +188,7 @@ TABLE = {
 @pytest.mark.parametrize("size", SIZES)
 def test_the_table_of_site_and_verify(size):
     results = {name: RESULTS[kind] for kind, name in names(size)}
-    assert [line.text for line in end_of_run_text.render(fleet_verdicts.report(results))] == TABLE[size]
+    assert [line.text for line in end_of_run_text.render(end_of_run_verdicts.report(results))] == TABLE[size]
 
 
 PROGRESS: dict[int, list[str]] = {

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The state of a fleet after a run of playbook site or verify, as data. The text is in end_of_run_text.py."""
+"""What a run of playbook site or verify reports at its end about each host: verdict and state. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a runtime is the default one in a drop-in that two roles write. Pure functions.
+"""Whether a vendor's runtime becomes the default one in a drop-in that two roles write. Pure functions.
 
 The role of the vendor's runtime and role gpu_kubernetes_node each have a variable for it. A line in the drop-in says
 that the setting is that of gpu_kubernetes_node, so neither role undoes that of the other one.

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Selectors of packages: the entries of the options `may_change`, `keep` and `hold`."""
+"""Which packages the entries of the options `may_change`, `keep` and `hold` select. Pure functions."""
 
 from __future__ import annotations
 
