@@ -31,6 +31,7 @@ for _second in {1..60}; do
     case $state in running | degraded) break ;; esac
     sleep 1
 done
+case $state in running | degraded) ;; *) fail "The host did not start within 60 s." ;; esac
 docker exec --interactive --env DEBIAN_FRONTEND=noninteractive --env PACKAGES="$packages" "$name" bash -eu >"$log" 2>&1 <<'HOST' ||
 export DEBIAN_FRONTEND
 # The driver is in components that Debian does not enable.

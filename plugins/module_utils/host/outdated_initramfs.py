@@ -35,13 +35,14 @@ _IMAGES = (
 _PROGRAMS = ("lsinitramfs", "lsinitrd")
 
 
-def read(root: str, kernels: dict, driver: dict, run: Run, booted: int | None) -> list[dict]:
+def read(root: str, kernels: dict, driver: dict, run: Run, boot_time: Callable[[], int | None]) -> list[dict]:
     """Return the images of the running and of the next kernel if the boot may have loaded the driver from one of them.
 
     Each has the `kernel`, the `path`, whether it has the driver's module (`has_driver`, None: unknown), and whether it
-    was built before the boot (`before_boot`). `booted`: the time of the boot.
+    was built before the boot (`before_boot`). `boot_time` returns the time of the boot.
     """
-    if booted is None or not differs(driver):
+    booted = boot_time() if differs(driver) else None
+    if booted is None:
         return []
     installed = changed_at(host_driver.module_file(root, kernels["running"]))
     if installed is None or installed >= booted:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read Docker's database of volumes without Docker, and whether it has volumes of a plugin: a Bolt file.
+"""Read Docker's database of volumes without Docker: a Bolt file.
 
 While a volume plugin is gone, each query of Docker for volumes takes 15 seconds. The format: etcd-io/bbolt, page.go and
 bucket.go. Only complete values are read, so a file that Docker is writing is unknown, not wrong.
@@ -38,30 +38,6 @@ def read(data: bytes, bucket: bytes) -> dict[bytes, bytes]:
         return {key: value for key, value, is_bucket in reader.items(root) if not is_bucket}
     except (struct.error, IndexError) as error:
         raise BoltError(f"the file is incomplete ({error})") from error
-
-
-def has_volumes(database: bytes, driver: str) -> bool:
-    """Return whether a used page of Docker's database of volumes names the plugin. Deleted pages keep their text.
-
-    `driver`: the name of the plugin. A database of another form counts as if it had volumes.
-    """
-    name = f'"Driver":"{driver}"'.encode()
-    position = database.find(name)
-    if position < 0:
-        return False
-    try:
-        size = struct.unpack_from("<I", database, 24)[0]
-        metas = [struct.unpack_from("<Q8xQ", database, page * size + 48)[::-1] for page in (0, 1)]
-        start = max(metas)[1] * size
-        count = struct.unpack_from("<H", database, start + 10)[0]
-        free = {*struct.unpack_from(f"<{count}Q", database, start + 16)}
-        while position >= 0:
-            if position // size not in free:
-                return True
-            position = database.find(name, position + 1)
-    except (struct.error, ZeroDivisionError):
-        return True
-    return False
 
 
 def _newest(data: bytes) -> tuple[int, int]:

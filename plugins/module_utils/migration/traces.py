@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading i
     read_bytes,
     read_text,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import docker_volume_database
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import docker_volumes_of_old_plugin
 
 DRIVER, DATA = "nvidia-docker", "/var/lib/nvidia-docker"
 SPECIFICATIONS = tuple(
@@ -39,7 +39,7 @@ def exist(root: str, docker: str) -> bool:
         or hooks(root)
         or has_user(root)
         or saved(root)
-        or docker_volume_database.has_volumes(database, DRIVER)
+        or docker_volumes_of_old_plugin.remain(database, DRIVER)
     )
 
 

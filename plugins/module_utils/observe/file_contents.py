@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading i
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import secret_masking
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import container_engines as observe_engines
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import role_file_paths
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import proxy_and_logins, role_file_paths
 
 _LARGEST_PROGRAM = 8 * 1024 * 1024
 
@@ -27,7 +27,7 @@ def mask(files: dict[str, dict], names: list[str]) -> None:
         **dict.fromkeys(filter(owned.is_record, files), record_files.without_former_files),
         # A digest in place of the login, so that a changed password is detected.
         **{
-            path: functools.partial(role_file_paths.sealed, path)
+            path: functools.partial(proxy_and_logins.sealed_file, path)
             for name in names
             for path in role_file_paths.with_logins(name)
             if path in files

@@ -8,6 +8,7 @@ This reads files and runs a few local programs. It never uses the network.
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING, Callable, cast
 
@@ -200,8 +201,10 @@ def _add_nvidia(root: str, host: dict, functions: list, run: Run) -> None:
     group = host["accelerators"]["nvidia"] = nvidia_hardware.nvidia(root, functions, host)
     # An LXC guest has the kernel of its node.
     is_guest = host["os"]["variant"] == lxc_guest.VARIANT
-    booted = reboot_reasons.boot_time(root)
-    host["initramfs"] = [] if is_guest else outdated_initramfs.read(root, host["kernel"], group["driver"], run, booted)
+    boot_time = functools.partial(reboot_reasons.boot_time, root)
+    host["initramfs"] = (
+        [] if is_guest else outdated_initramfs.read(root, host["kernel"], group["driver"], run, boot_time)
+    )
     host["holders"] = nvidia_gpu_holders.holders(root) if group["driver"]["loaded"] else []
 
 

@@ -364,7 +364,7 @@ def is_reached_otherwise(host: Host, repository: dict, record: str) -> bool:
         return False
     if _access_lines(current) not in (
         _access_lines(requested["content"]),
-        _access_lines(role_file_paths.sealed(requested["path"], requested["content"])),
+        _access_lines(repository_access.sealed_file(requested["path"], requested["content"])),
     ):
         return True
     files = access_files(host, repository, record).items()
@@ -416,7 +416,7 @@ def is_written(host: Host, path: str, text: str | None) -> bool:
         return not observed_files.exists(host, path)
     current = observed_files.content(host, path)
     has_logins = path in role_file_paths.with_logins(owned.REPOSITORY_ID)
-    return current == text or (has_logins and current == role_file_paths.sealed(path, text))
+    return current == text or (has_logins and current == repository_access.sealed_file(path, text))
 
 
 def mode(path: str) -> str:

@@ -44,7 +44,7 @@ def is_outdated(host: Host, definition: dict[str, Any]) -> bool:
     for file in repository_files.without_key(repository, manager):
         current = observed_files.content(host, file.path)
         wanted = None if file.content is None else file.content.decode()
-        if current != wanted and (wanted is None or current != role_file_paths.sealed(file.path, wanted)):
+        if current != wanted and (wanted is None or current != repository_access.sealed_file(file.path, wanted)):
             return True
     return not key_trust.is_trusted(
         host["keyrings"].get(role_file_paths.repository_key(name, manager)), repository.trust

@@ -47,7 +47,7 @@ def _key_files(repository: Repository, manager: str, key: bytes) -> list[Reposit
     path = role_file_paths.repository_key(repository.name, manager)
     data = openpgp.binary(key) if manager == "apt" else openpgp.armored(key)
     note = key_trust.note(data, repository.trust)
-    return [RepositoryFile(path, data), RepositoryFile(key_trust.note_path(path), note.encode() if note else None)]
+    return [RepositoryFile(path, data), RepositoryFile(role_file_paths.key_note(path), note.encode() if note else None)]
 
 
 def _access_files(repository: Repository, manager: str) -> list[RepositoryFile]:

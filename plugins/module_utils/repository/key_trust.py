@@ -15,15 +15,13 @@ import re
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.file_reading import read_bytes, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp, role_file_paths
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.observation_types import Keyring
 
 LARGEST = 1024 * 1024
 _PREFIX = "sha256:"
-# The suffix of the file beside a key that stores the digest of the downloaded key.
-_NOTE_SUFFIX = ".sha256"
 
 
 class KeyTrustError(Exception):
@@ -114,11 +112,6 @@ def _refusal(data: bytes, expected: str, shown: str, file: openpgp.KeyFile) -> s
     return f"The key at {shown} has the fingerprint {', '.join(found)} instead of {expected}. {end} fingerprint."
 
 
-def note_path(path: str) -> str:
-    """Return the path of the note: the file beside a key file that stores the digest of the downloaded file."""
-    return f"{path}{_NOTE_SUFFIX}"
-
-
 def note(data: bytes, trust: str) -> str | None:
     """Return the text of the note, or None if the key file on the host has the trusted digest itself.
 
@@ -147,7 +140,7 @@ def describe(data: bytes, noted: str | None = None) -> Keyring:
 def read(root: str, path: str) -> Keyring | None:
     """Describe a key file of a host. Return None if it does not exist."""
     data = read_bytes(root, path, LARGEST)
-    return None if data is None else describe(data, read_text(root, note_path(path), 1024))
+    return None if data is None else describe(data, read_text(root, role_file_paths.key_note(path), 1024))
 
 
 def is_trusted(key: Keyring | None, trust: str) -> bool:

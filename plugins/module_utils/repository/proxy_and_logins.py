@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import (
     login_digests,
     url_logins,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import role_file_paths
 
 # The variables of a role, without its prefix.
 URLS = ("mirror", "proxy", "key_url", "runfile_url")
@@ -182,6 +183,11 @@ def zypper_lines(reached: RepositoryAccess, credentials: str) -> list[str]:
         parameters["proxypass"] = quote(reached.proxy_password, safe="")
     query = "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters.items() if value)
     return ["type=rpm-md", f"baseurl={reached.url}{'?' if query else ''}{query}"]
+
+
+def sealed_file(path: str, text: str) -> str:
+    """Return the text of a repository's file with digests in place of the logins."""
+    return login_digests.digest(text) if role_file_paths.is_login(path) else sealed_entry(text)
 
 
 def sealed_entry(text: str) -> str:

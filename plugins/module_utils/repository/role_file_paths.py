@@ -1,16 +1,12 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The paths of the files of a repository that a role adds to a host, and how to read them without their logins.
+"""The paths of the files of a repository that a role adds to a host.
 
-Every run imports this file on every host, so it imports little.
+Every run imports this file on every host, so it imports nothing.
 """
 
 from __future__ import annotations
-
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import login_digests
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import proxy_and_logins as repository_access
 
 MANAGERS = ("apt", "dnf", "zypper")
 # The directories of logins.
@@ -36,6 +32,11 @@ def repository_entry(name: str, manager: str) -> str:
 def repository_key(name: str, manager: str) -> str:
     """Return the path of the key that signs a repository."""
     return _KEYS[manager].format(name)
+
+
+def key_note(path: str) -> str:
+    """Return the path of the file beside a key that stores the digest of the downloaded key."""
+    return f"{path}.sha256"
 
 
 def apt_proxy(name: str) -> str:
@@ -70,7 +71,7 @@ def of_manager(name: str, manager: str) -> list[str]:
         "apt": [apt_proxy(name), apt_login(name), apt_preferences(name)],
         "zypper": [zypper_login(name)],
     }
-    return [key, key_trust.note_path(key), *access.get(manager, []), repository_entry(name, manager)]
+    return [key, key_note(key), *access.get(manager, []), repository_entry(name, manager)]
 
 
 def paths(name: str) -> list[str]:
@@ -92,8 +93,3 @@ def with_logins(name: str) -> list[str]:
 def is_login(path: str) -> bool:
     """Return whether one of these files only contains logins."""
     return path.startswith((APT_LOGINS, ZYPPER_LOGINS))
-
-
-def sealed(path: str, text: str) -> str:
-    """Return the text of one of these files with digests in place of the logins."""
-    return login_digests.digest(text) if is_login(path) else repository_access.sealed_entry(text)

@@ -19,9 +19,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.option_limits 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variable_fields import VariableError, plain, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts import outcomes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.parts.part_plan import interruptions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import drain_of_another_owner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload import drain_record as workload_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_options import OPTIONS
-from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_begin_end_and_owner import drain_of_another
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan_of_all_parts import Part
@@ -121,7 +121,7 @@ def plan(
     is_ours = kept is not None and (kept.owner, kept.adapter) == (request.owner, request.adapter)
     if not kinds and not is_ours:
         return None
-    problem = drain_of_another(kept, request.adapter, request.owner, prefix=PREFIX)
+    problem = drain_of_another_owner.problem(kept, request.adapter, request.owner, prefix=PREFIX)
     if problem:
         raise VariableError(problem)
     reason = ", ".join(dict.fromkeys(kinds)) or "maintenance"

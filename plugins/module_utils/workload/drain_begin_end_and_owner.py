@@ -4,8 +4,7 @@
 """The verbs of module gpu_workload: begin, poll, abort and end of a drain, with any adapter.
 
 The record is written before each change. A killed run therefore leaves nothing that the next run of its owner does not
-know, and nobody's drain is ended by someone else. Also whether an unfinished drain of another owner or adapter
-forbids a new one.
+know, and nobody's drain is ended by someone else.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_reco
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.kubernetes_adapter import (
     KubernetesRecords,
-    KubernetesWorkload,
 )
 
 INTERRUPTED = "a run that was interrupted"
@@ -228,20 +226,6 @@ class WorkloadDrain:
             "gaps": gaps if record else [],
             "notes": notes or [],
         }
-
-
-def drain_of_another(kept: WorkloadRecord | None, adapter: str, owner: str, *, prefix: str) -> str | None:
-    """Return why a run cannot drain the host while an unfinished drain belongs to another owner or adapter, or None.
-
-    `kept`: the drain that a run left on the host. `prefix`: of the variables that set adapter and owner.
-    """
-    # The record of this adapter is on the node. Its copy on the host would replace the record of another adapter.
-    if adapter != KubernetesWorkload.name or kept is None or (kept.owner, kept.adapter) == (owner, adapter):
-        return None
-    return (
-        f"{kept.owner} drained this host with adapter {kept.adapter}, and that drain has not ended. End it first: "
-        f"set {prefix}_adapter and {prefix}_owner to these values, or run the role of that name, and run again."
-    )
 
 
 def _drained_by(record: WorkloadRecord) -> str:

@@ -12,7 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.specification_d
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import nvidia_device_nodes
 
 # The driver's own major number, which is fixed: NV_MAJOR_DEVICE_NUMBER in NVIDIA/open-gpu-kernel-modules.
-_DRIVER_MAJOR = 195
+DRIVER_MAJOR = 195
 _CONTROL_MINORS = {255: "/dev/nvidiactl", 254: "/dev/nvidia-modeset"}
 _UVM_MINORS = {0: "/dev/nvidia-uvm", 1: "/dev/nvidia-uvm-tools"}
 GPU = re.compile(r"/dev/nvidia\d+")
@@ -25,7 +25,7 @@ def name_of(path: str, numbers: Numbers, majors: Mapping[str, int], present: Map
     `majors`: /proc/devices. `present`: the nodes of the host, for the nodes of other drivers, such as DRM.
     """
     major, minor = numbers
-    if major == _DRIVER_MAJOR:
+    if major == DRIVER_MAJOR:
         return _CONTROL_MINORS.get(minor) or nvidia_device_nodes.gpu_node(minor)
     if major == majors.get("nvidia-caps"):
         return nvidia_device_nodes.capability_node(minor)
@@ -37,11 +37,11 @@ def name_of(path: str, numbers: Numbers, majors: Mapping[str, int], present: Map
 
 def numbers_of(path: str, majors: Mapping[str, int]) -> Numbers | None:
     """Return the numbers that the driver gives a node with this name, or None if they are unknown."""
-    for major, names in ((_DRIVER_MAJOR, _CONTROL_MINORS), (majors.get("nvidia-uvm"), _UVM_MINORS)):
+    for major, names in ((DRIVER_MAJOR, _CONTROL_MINORS), (majors.get("nvidia-uvm"), _UVM_MINORS)):
         found = next((minor for minor, name in names.items() if name == path), None)
         if major is not None and found is not None:
             return major, found
     if GPU.fullmatch(path):
-        return _DRIVER_MAJOR, int(path.removeprefix("/dev/nvidia"))
+        return DRIVER_MAJOR, int(path.removeprefix("/dev/nvidia"))
     capability, major = CAPABILITY.fullmatch(path), majors.get("nvidia-caps")
     return (major, int(capability.group(1))) if capability and major is not None else None

@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import gpu_p
 _PROCESSES = "/sys/class/kfd/kfd/proc"
 
 
-def with_processes(inventory: Inventory, root: str, minors: Mapping[str, str]) -> Inventory | None:
+def with_processes(inventory: Inventory, root: str, minors: Mapping[int, str]) -> Inventory | None:
     """Return the inventory with the processes on each GPU, or None if KFD lists none. `minors`: the unit of each node.
 
     The runtime of ROCm opens the nodes of all GPUs. So of the processes that KFD knows, only those count that have
@@ -42,7 +42,7 @@ def with_processes(inventory: Inventory, root: str, minors: Mapping[str, str]) -
     return replace(inventory, gpus=tuple(gpus.values()), units=changed)
 
 
-def _units_by_kfd_id(tree: sysfs_refusals.SysfsTree, minors: Mapping[str, str]) -> dict[str, str]:
+def _units_by_kfd_id(tree: sysfs_refusals.SysfsTree, minors: Mapping[int, str]) -> dict[str, str]:
     """Return the stable ID of each unit by the ID that KFD gives it until the next boot."""
     found = {}
     for name in tree.names(amd_kfd_nodes.DIRECTORY, r"[0-9]{1,6}"):

@@ -29,6 +29,8 @@ def canonical_nodes(host: IsolationHost, path: str) -> list[str]:
         if not stat.S_ISCHR(status.st_mode):
             return [path]
         major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
+    if major == usual_names_by_number.DRIVER_MAJOR:
+        return [usual_names_by_number.name_of(path, (major, minor), {}, {})]
     capabilities = re.search(r"^\s*(\d+)\s+nvidia-caps$", host.read("/proc/devices"), re.MULTILINE)
     majors = {"nvidia-caps": int(capabilities.group(1))} if capabilities else {}
     return [usual_names_by_number.name_of(path, (major, minor), majors, {})]

@@ -12,6 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_repos
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.variables import read
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     file_contents,
+    proxy_and_logins,
     repository_options,
     role_file_paths,
 )
@@ -34,7 +35,7 @@ def with_repository(key: str, fingerprint: str = "", **variables: str) -> dict[s
     for file in file_contents.without_key(repository, manager):
         text = None if file.content is None else file.content.decode()
         if text is not None and file.path in LOGINS:
-            text = role_file_paths.sealed(file.path, text)
+            text = proxy_and_logins.sealed_file(file.path, text)
         seen["files"][file.path] = {"exists": text is not None, "content": text}
     key_file = role_file_paths.repository_key(owned.DOCKER_REPOSITORY_ID, manager)
     seen["keyrings"][key_file] = {"fingerprints": [fingerprint or options["fingerprint"]], "digests": []}

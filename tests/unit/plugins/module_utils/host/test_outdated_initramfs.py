@@ -124,7 +124,7 @@ def test_images_are_listed_only_if_the_boot_can_have_loaded_an_older_driver(
         started.append(argv)
         return 0, DEBIAN.format("", ""), ""
 
-    found = outdated_initramfs.read(str(tmp_path), {"running": RUNNING, "next_boot": NEXT}, driver, run, BOOT)
+    found = outdated_initramfs.read(str(tmp_path), {"running": RUNNING, "next_boot": NEXT}, driver, run, lambda: BOOT)
     if before_boot is None:
         assert (found, started) == ([], [])
         return
@@ -140,9 +140,8 @@ def test_a_host_without_an_image_has_none(tmp_path: Path) -> None:
     for release in (RUNNING, NEXT):
         (tmp_path / f"boot/initrd.img-{release}").unlink()
     kernels = {"running": RUNNING, "next_boot": NEXT}
-    assert (
-        outdated_initramfs.read(str(tmp_path), kernels, DRIVER, lambda argv: (0, "", ""), int(time.time()) + 100) == []
-    )
+    later = int(time.time()) + 100
+    assert outdated_initramfs.read(str(tmp_path), kernels, DRIVER, lambda argv: (0, "", ""), lambda: later) == []
 
 
 def test_the_time_of_a_file_is_when_it_came_to_its_path(tmp_path: Path) -> None:

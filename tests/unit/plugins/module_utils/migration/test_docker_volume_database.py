@@ -7,7 +7,10 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import docker_volume_database
+from ansible_collections.gpufleet.hosts.plugins.module_utils.migration import (
+    docker_volume_database,
+    docker_volumes_of_old_plugin,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.old_nvidia_docker import PAGE, VOLUME, database, leaf
 
 DRIVER = "nvidia-docker"
@@ -52,7 +55,7 @@ def test_damaged_file_is_an_error(data: bytes) -> None:
 def test_deleted_volumes_leave_no_trace(form: str) -> None:
     """The database also has a deleted page that names the plugin."""
     of_plugin = database({"a": "local", "b": "local", VOLUME: DRIVER}, form)
-    assert docker_volume_database.has_volumes(of_plugin, DRIVER)
-    assert not docker_volume_database.has_volumes(database({"a": "local", "b": "local"}, form), DRIVER)
-    assert not docker_volume_database.has_volumes(b"", DRIVER)
-    assert docker_volume_database.has_volumes(b'"Driver":"nvidia-docker"', DRIVER)
+    assert docker_volumes_of_old_plugin.remain(of_plugin, DRIVER)
+    assert not docker_volumes_of_old_plugin.remain(database({"a": "local", "b": "local"}, form), DRIVER)
+    assert not docker_volumes_of_old_plugin.remain(b"", DRIVER)
+    assert docker_volumes_of_old_plugin.remain(b'"Driver":"nvidia-docker"', DRIVER)

@@ -266,7 +266,7 @@ def test_an_outdated_or_missing_key_is_replaced_on_a_converged_host(tmp_path, ke
     written = content if kind == "apt" else openpgp.armored(content)
     write(tmp_path, path, written)
     if there == "trusted" and key_trust.note(written, trusted):
-        write(tmp_path, key_trust.note_path(path), key_trust.note(written, trusted))
+        write(tmp_path, role_file_paths.key_note(path), key_trust.note(written, trusted))
     if there in ("missing", "foreign"):
         (tmp_path / path.lstrip("/")).unlink()
     if there == "foreign":

@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import (
     key_download,
     key_trust,
     openpgp,
+    role_file_paths,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import repository_options as repositories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.file_writing import RepositoryFile
@@ -92,7 +93,7 @@ def test_nvidias_repository_has_the_same_files_as_before(platform, settings):
     key = files.pop(described["keyring"])
     assert (key.content, key.mode) == (KEY if manager == "apt" else ARMORED, 0o644)
     assert {file.content for file in files.values()} == {None}
-    assert {*described["legacy_files"], key_trust.note_path(key.path)} <= set(files)
+    assert {*described["legacy_files"], role_file_paths.key_note(key.path)} <= set(files)
 
 
 # --- any repository ---

@@ -16,7 +16,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.adapter_pr
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_reason import reason_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.workload.drain_record import (
-    WorkloadRecord,
     WorkloadRecords,
     parse,
 )
@@ -380,21 +379,3 @@ def test_a_broken_record_stops_instead_of_losing_the_owner(drain, tmp_path, text
     assert parse(text) is None
     with pytest.raises(WorkloadError, match="remove the file"):
         drain(Scheduler()).begin("x", 60)
-
-
-@pytest.mark.parametrize(
-    ("kept", "adapter", "is_refused"),
-    [
-        (None, "kubernetes", False),
-        (("gpufleet", "kubernetes"), "kubernetes", False),
-        (("gpufleet", "docker"), "kubernetes", True),
-        (("campaign", "kubernetes"), "kubernetes", True),
-        (("campaign", "docker"), "slurm", False),
-    ],
-)
-def test_only_kubernetes_refuses_before_a_run_if_another_drain_has_not_ended(kept, adapter, is_refused):
-    record = kept and WorkloadRecord(*kept, "x", 1.0, 60)
-    problem = workload_drain.drain_of_another(record, adapter, "gpufleet", prefix="site_drain")
-    assert (problem is not None) is is_refused
-    assert not problem or f"{kept[0]} drained this host with adapter {kept[1]}" in problem
-    assert not problem or "set site_drain_adapter and site_drain_owner to these values" in problem
