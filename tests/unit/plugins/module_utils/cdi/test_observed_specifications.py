@@ -9,36 +9,7 @@ import json
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.directories import marker_path
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.nvidia.observed_specifications import observed
-
-LIBRARY = "/usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03"
-
-
-YAML = f"""\
----
-cdiVersion: 0.5.0
-kind: nvidia.com/gpu
-containerEdits:
-  hooks:
-  - args:
-    - nvidia-cdi-hook
-    - create-symlinks
-    - --link
-    - libGLX_nvidia.so.535.261.03::/usr/lib/x86_64-linux-gnu/libGLX_indirect.so.0
-    hookName: createContainer
-    path: /usr/bin/nvidia-cdi-hook
-  mounts:
-  - containerPath: /usr/lib/x86_64-linux-gnu/libnvidia-egl-gbm.so.1.1.2
-    hostPath: /usr/lib/x86_64-linux-gnu/libnvidia-egl-gbm.so.1.1.2
-  - containerPath: {LIBRARY}
-    hostPath: {LIBRARY}
-    options:
-    - ro
-"""
-
-
-def spec(*mounts, kind="nvidia.com/gpu", **edits):
-    made = [{"hostPath": mount, "containerPath": mount} for mount in mounts]
-    return {"cdiVersion": "0.5.0", "kind": kind, "containerEdits": {"mounts": made, **edits}, "devices": []}
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.cdi_specifications import LIBRARY, YAML, spec
 
 
 def write(root, path, text):

@@ -10,28 +10,22 @@ import platform
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.access_by_isolation import access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.driver_capabilities import (
     DEFAULT_CAPABILITIES,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.driver_files_of_container import Libraries
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.isolation_choice import choose
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import ONE, WHOLE, Tree
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import ONE, WHOLE
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_volume_access import (
+    access_for,
+    tree_with_volume,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import DRIVER, UUIDS, docker, podman
 
 
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    return Tree(tmp_path).files(f"{VOLUME}/lib64/libcuda.so.{DRIVER}")
-
-
-VOLUME = "/volumes/nvidia_driver"
-LIBRARIES = Libraries("files", VOLUME)
-
-
-def access_for(name, engine, host, units, capabilities, *, env=None):
-    return access(name, engine, host, units, capabilities, env=env or {}, libraries=LIBRARIES)
+    return tree_with_volume(tmp_path)
 
 
 @pytest.mark.parametrize(

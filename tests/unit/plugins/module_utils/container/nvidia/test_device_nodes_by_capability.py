@@ -9,29 +9,21 @@ import platform
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.access_by_isolation import access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.device_nodes_by_capability import (
     device_nodes,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia.driver_files_of_container import Libraries
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import ONE, SLICES, Tree
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import DRIVER, MIG_UUIDS, docker
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import ONE, SLICES
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_volume_access import (
+    access_for,
+    tree_with_volume,
+)
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import MIG_UUIDS, docker
 
 
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    return Tree(tmp_path).files(f"{VOLUME}/lib64/libcuda.so.{DRIVER}")
-
-
-VOLUME = "/volumes/nvidia_driver"
-
-
-LIBRARIES = Libraries("files", VOLUME)
-
-
-def access_for(name, engine, host, units, capabilities, *, env=None):
-    return access(name, engine, host, units, capabilities, env=env or {}, libraries=LIBRARIES)
+    return tree_with_volume(tmp_path)
 
 
 @pytest.mark.parametrize(
