@@ -68,6 +68,8 @@ echo "$release" >"$root/usr/lib/gpusim/kernel-release"
 "$SIMULATOR/install.sh" "$SIMULATOR_BUILD" "$root"
 for name in gcc-12 x86_64-linux-gnu-gcc-14; do install -D -m 0755 "$IMAGES/compiler" "$root/usr/local/bin/$name"; done
 install -m 0755 "$IMAGES/xz" "$root/usr/local/bin/xz"
+install -m 0644 "$IMAGES/gpusim_bytecode.py" "$root/usr/lib/python3/dist-packages/"
+echo 'import os; os.environ.get("GPUSIM_BYTECODE") and __import__("gpusim_bytecode")' >"$root/usr/lib/python3/dist-packages/gpusim.pth"
 # apt gives dpkg, and so the build of kernel modules, a PATH without /usr/local.
 echo 'DPkg::Path "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";' >"$root/etc/apt/apt.conf.d/00gpusim"
 # Replace the sources that mmdebstrap wrote with sources in the format of the distribution's installer.
