@@ -201,7 +201,8 @@ def _run(found: AffectedTests) -> int:
     if found.tests:
         commands.append(["tools/unit.sh", *sorted(found.tests)])
     commands += [["make", target] for target in sorted(found.targets)]
-    commands += [["make", "molecule", f"SCENARIO={name}"] for name in sorted(found.scenarios)]
+    if found.scenarios:
+        commands.append(["make", "molecule", f"SCENARIO={','.join(sorted(found.scenarios))}"])
     for command in commands:
         print(f"== {' '.join(command)}", flush=True)
         status = subprocess.run(command, cwd=ROOT, check=False).returncode

@@ -1,33 +1,32 @@
 #!/usr/bin/env bash
-# Run Molecule scenarios: all scenarios on one fleet, or one scenario on its own fleet.
-#   molecule.sh [SCENARIO]
-# The scenario `default` starts with new hosts. The other scenarios use hosts that `default` converged, and create them if
-# necessary.
+# Run Molecule scenarios.
+#   molecule.sh                 all scenarios
+#   molecule.sh SCENARIO[,...]  these scenarios
+# Several scenarios share one fleet of the hosts in tests/sandbox/inventory.yml. `default` starts with new hosts and converges them,
+# so it is the first. Without `default`, the first scenario that uses the fleet creates and converges it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scenarios() { printf '%s\n' molecule/*/molecule.yml | cut -d / -f 2; }
 
-scenario=${1:-}
-if [ -n "$scenario" ]; then
+if [ $# -gt 0 ]; then IFS=, read -ra selected <<<"$1"; else mapfile -t selected < <(scenarios); fi
+for scenario in "${selected[@]}"; do
     [ -f "molecule/$scenario/molecule.yml" ] || {
         echo "molecule: Unknown scenario '$scenario'. Known scenarios: $(scenarios | xargs)" >&2
         exit 2
     }
+done
+mapfile -t selected < <(printf '%s\n' "${selected[@]}" | grep -x default || true; printf '%s\n' "${selected[@]}" | grep -vx default || true)
+
+# `default` needs new hosts, but an earlier run may have left some.
+[ "${selected[0]}" != default ] || [ -z "$(docker ps --all --quiet --filter label=gpufleet.sandbox)" ] || molecule destroy -s default
+keep=()
+[ "${#selected[@]}" = 1 ] || keep=(--destroy=never)
+started=$(date +%s)
+for scenario in "${selected[@]}"; do
     # Reset Molecule's state, because it skips steps that an interrupted run completed. The hosts of that run are not new.
     molecule reset -s "$scenario"
-    [ "$scenario" != default ] || [ -z "$(docker ps --all --quiet --filter label=gpufleet.sandbox)" ] || molecule destroy -s default
-    exec molecule test -s "$scenario"
-fi
-
-# Start with new hosts, even if an earlier run left some.
-molecule destroy -s default
-started=$(date +%s)
-for scenario in default $(scenarios | grep -vx default); do
-    # Reset Molecule's state. Otherwise, it does not prepare the hosts again.
-    molecule reset -s "$scenario"
     echo "== molecule: $scenario ($(($(date +%s) - started)) s since the start)"
-    molecule test -s "$scenario" --destroy=never
+    molecule test -s "$scenario" "${keep[@]}"
 done
-molecule destroy -s default
-echo "== molecule: all scenarios passed in $(($(date +%s) - started)) s"
+[ "${#selected[@]}" = 1 ] || molecule destroy -s default

@@ -18,7 +18,14 @@ fi
 
 steps() {
     printf '%s\n' 'test' 'cores ALL=1' bench
-    printf '%s\n' molecule/*/molecule.yml | cut -d / -f 2 | grep -vx default | sed 's/^/molecule SCENARIO=/'
+    # Scenarios without an inventory share one fleet.
+    shared=
+    for scenario in molecule/*/; do
+        scenario=$(basename "$scenario")
+        if [ "$scenario" = default ]; then continue; fi
+        if [ -d "molecule/$scenario/inventory" ]; then echo "molecule SCENARIO=$scenario"; else shared=${shared:+$shared,}$scenario; fi
+    done
+    [ -z "$shared" ] || echo "molecule SCENARIO=$shared"
 }
 
 # A step that failed or was interrupted may have left hosts, which the next step would not create again.
