@@ -92,7 +92,7 @@ cores: setup ## Run the tests that need Ansible with every supported ansible-cor
 	@ALL=$(ALL) tools/cores.sh
 
 .PHONY: molecule
-molecule: sandbox ## Run Molecule scenarios, which share one fleet: make molecule SCENARIO=default,engine
+molecule: sandbox ## Run one Molecule scenario, or several: make molecule SCENARIO=default,engine
 	@tools/molecule.sh $(SCENARIO)
 
 .PHONY: molecule-all

@@ -3,7 +3,8 @@
 #   nightly.sh            start, or continue an interrupted run of the same commit
 #   nightly.sh --restart  start again
 # .cache/nightly/COMMIT has the log of each step. A step that passed is not repeated by the run that continues. All steps run, even
-# if one fails, each with new hosts. The table at the end shows the wall time and the CPU time of each step.
+# if one fails, each with new hosts. Scenarios that share hosts are one step. The table at the end shows the wall time and the CPU
+# time of each step.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ -z "$(git status --porcelain)" ] || { echo "nightly: commit your changes first: the results belong to a commit" >&2; exit 2; }
@@ -18,7 +19,7 @@ fi
 
 steps() {
     printf '%s\n' 'test' 'cores ALL=1' bench
-    # Scenarios without an inventory share one fleet.
+    # Scenarios without an inventory of their own share one fleet.
     shared=
     for scenario in molecule/*/; do
         scenario=$(basename "$scenario")

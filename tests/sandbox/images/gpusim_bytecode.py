@@ -27,13 +27,15 @@ def compile_once(pathname, source, compile_source=zipimport._compile_source):
     path = f"{directory}/{sys.implementation.cache_tag}-{digest}-{len(source)}"
     try:
         with open(path, "rb") as file:
-            return marshal.loads(file.read())
+            code = marshal.loads(file.read())
+        _imp._fix_co_filename(code, pathname)  # so that a traceback names this archive; TypeError if it is no code
+        return code
     except (OSError, EOFError, TypeError, ValueError):
         pass  # not kept yet, or not readable
     code = compile_source(pathname, source)
+    own = f"{path}.{os.urandom(8).hex()}"  # hosts may have the same process IDs
     try:
-        os.makedirs(directory, mode=0o1777, exist_ok=True)
-        own = f"{path}.{os.getpid()}"
+        os.makedirs(directory, exist_ok=True)
         with open(own, "wb") as file:
             file.write(marshal.dumps(code))
         os.replace(own, path)

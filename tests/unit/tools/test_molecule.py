@@ -22,6 +22,7 @@ def checkout(tmp_path: Path) -> Path:
     for scenario in ("amd", "default", "engine"):
         (tmp_path / "molecule" / scenario).mkdir(parents=True)
         (tmp_path / "molecule" / scenario / "molecule.yml").touch()
+    (tmp_path / "molecule/amd/inventory").mkdir()  # has its own hosts
     (tmp_path / "bin").mkdir()
     for name, program in (("molecule", 'echo "$@" >>calls; [ "$*" != "$FAILS" ]'), ("docker", "cat hosts")):
         (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{program}\n")
@@ -53,6 +54,13 @@ def test_default_converges_the_hosts_of_the_others(checkout: Path) -> None:
     assert calls(checkout, "engine,default") == (0, [*shared, "destroy -s default"])
 
 
+def test_a_scenario_with_its_own_hosts_leaves_the_fleet_alone(checkout: Path) -> None:
+    assert calls(checkout, "amd,engine") == (
+        0,
+        ["reset -s amd", "test -s amd", "reset -s engine", "test -s engine"],
+    )
+
+
 def test_without_arguments_all_run(checkout: Path) -> None:
     tested = [call.split()[2] for call in calls(checkout)[1] if call.startswith("test")]
     assert tested == ["default", "amd", "engine"]
@@ -65,3 +73,4 @@ def test_the_hosts_of_a_failed_scenario_stay(checkout: Path) -> None:
 
 def test_an_unknown_scenario_stops_before_the_first(checkout: Path) -> None:
     assert calls(checkout, "engine,slrum") == (2, [])
+    assert calls(checkout, "engine", "amd") == (2, [])
